@@ -5,7 +5,7 @@
 //! ipam-config ─▶ Documents ─▶ Desired ──┬─ ipam-planner ─▶ Plan ─ ipam-controller ─▶ Outcomes
 //! ipam-cluster ─ ipam-cilium ─▶ Observed ┘                   └─▶ render
 //! ```
-//! The libraries are under `crates/`. This crate has the command line (`cli`) and its output
+//! The libraries are under `crates/` and `plugins/`. This crate has the command line (`cli`) and its output
 //! (`render`). Left of the plan nothing writes. Right of the plan nothing decides.
 #![forbid(unsafe_code)]
 

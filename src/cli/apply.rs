@@ -33,7 +33,7 @@ use ipam_controller::{
     apply_until_settled, observe_and_plan,
 };
 use ipam_desired::MigrationPolicy;
-use ipam_planner::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
+use ipam_plan::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
 
 /// Carry out a plan.
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,7 @@ use ipam_cluster::ClusterError;
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_core::model::grouped_digits;
-use ipam_planner::plan::{ChangeAction, ChangeDocument, TargetKind};
+use ipam_plan::plan::{ChangeAction, ChangeDocument, TargetKind};
 
 /// The result as JSON.
 #[derive(Serialize)]

@@ -18,7 +18,7 @@ use forge::{
     Repository, default_branch, files_in_branch, find, merged_with, post,
 };
 use ipam_config::source::InClone;
-use ipam_planner::plan::PlanDocument;
+use ipam_plan::plan::PlanDocument;
 
 const NO_FORGE: &str = "--reviewed needs a forge: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge, --repository and --merge-commit, or the digest with --expect-digest";
 

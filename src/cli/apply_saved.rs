@@ -17,7 +17,7 @@ use crate::render::{Detail, Irreversible, count, human};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Waiver;
 use ipam_desired::{MigrationPolicy, WindowState};
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     BlockedChange, Change, Intent, Plan, PlanDocument, Staleness, Verdict, still_wanted,
 };
 

@@ -17,7 +17,7 @@ use ipam_controller::{Job, Loaded, Scope, load};
 use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_core::net::Range;
 use ipam_desired::{Policy, weakened, weakened_rules};
-use ipam_planner::plan::{Plan, PlanDocument, RefusalDocument};
+use ipam_plan::plan::{Plan, PlanDocument, RefusalDocument};
 
 /// The refusal of a limit.
 const LIMIT: &str = "policy-limit";

@@ -17,7 +17,7 @@ use crate::render::{
 use forge::{How, Marker, Outcome, Posted};
 use ipam_cluster::{Cluster, LeaseName, LockSeen, Opening};
 use ipam_controller::Loaded;
-use ipam_planner::plan::{PlanDocument, unattended};
+use ipam_plan::plan::{PlanDocument, unattended};
 
 /// What makes the job fail without `--fail-on`. `policy` needs `--base`.
 const BY_DEFAULT: [FailOn; 3] = [FailOn::Error, FailOn::Refused, FailOn::Policy];

@@ -17,7 +17,7 @@ use ipam_cluster::Extent;
 use ipam_controller::{Loaded, Scope, load};
 use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
 use ipam_desired::Desired;
-use ipam_planner::doctor::{RouteDump, conclusions, examine};
+use ipam_doctor::doctor::{RouteDump, conclusions, examine};
 
 /// Find problems of the cluster: which address is in use, who announces it, and what will break.
 /// Writes nothing.

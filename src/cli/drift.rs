@@ -8,7 +8,7 @@ use super::forge_arguments::{Comment, ForgeArguments, ci_environment, circumstan
 use super::{Common, ExitStatus, output};
 use crate::render::{Occasion, drift_is_gone, drift_issue, printable};
 use forge::{Issue, IssueKept, IssueWanted, keep_issue};
-use ipam_planner::plan::{PlanDocument, PlanOutcome, Selection, Verdict};
+use ipam_plan::plan::{PlanDocument, PlanOutcome, Selection, Verdict};
 
 const NO_FORGE: &str = "no repository is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 

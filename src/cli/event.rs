@@ -22,7 +22,7 @@ use ipam_controller::apply::Outcome;
 use ipam_controller::{ControllerEvent, Waiting, WaitingChange};
 use ipam_core::model::Finding;
 use ipam_desired::Activity;
-use ipam_planner::plan::{ChangeDocument, VersionRules};
+use ipam_plan::plan::{ChangeDocument, VersionRules};
 
 /// Size of the queue of the printer. If it is full, the controller waits for the reader.
 const QUEUE: usize = 1_024;
@@ -366,7 +366,7 @@ mod tests {
 #[cfg(test)]
 mod event_json_tests {
     use super::*;
-    use ipam_planner::plan::Target;
+    use ipam_plan::plan::Target;
 
     fn waiting() -> Waiting {
         let target = |number: usize| Target::Node(format!("n{number}").parse().unwrap());

@@ -8,7 +8,7 @@ use ipam_controller::{ControllerEvent, Loaded, Waiting, WaitingChange};
 use ipam_core::model::{Hazard, Severity, grouped_digits};
 use ipam_core::text::joined;
 use ipam_desired::Activity;
-use ipam_planner::plan::{ChangeDocument, VersionRules};
+use ipam_plan::plan::{ChangeDocument, VersionRules};
 
 /// The lines of an event; empty if it has none.
 pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {

@@ -11,9 +11,9 @@ use ipam_cluster::Extent;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
 use ipam_core::model::ServiceName;
-use ipam_planner::check::about_blocks;
-use ipam_planner::explain::{Explanation, explain, explain_sharing};
-use ipam_planner::plan::Selected;
+use ipam_doctor::explain::{Explanation, explain, explain_sharing};
+use ipam_plan::check::about_blocks;
+use ipam_plan::plan::Selected;
 
 /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
 /// rule that decided.

@@ -5,9 +5,9 @@ use clap::ValueEnum;
 use super::ExitStatus;
 use super::base::BaseArguments;
 use super::failure::Failure;
-use ipam_planner::check::UNKNOWN_VERSION;
-use ipam_planner::migration::{Goal, ScheduleDocument};
-use ipam_planner::plan::PlanDocument;
+use ipam_migrate::migration::{Goal, ScheduleDocument};
+use ipam_plan::check::UNKNOWN_VERSION;
+use ipam_plan::plan::PlanDocument;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FailOnArguments {

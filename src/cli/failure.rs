@@ -9,7 +9,7 @@ use crate::render::{Detail, Paint, printable};
 use ipam_cluster::{ClusterError, WriteError};
 use ipam_controller::Loaded;
 use ipam_controller::migration::MigrationError;
-use ipam_planner::plan::RefusalDocument;
+use ipam_plan::plan::RefusalDocument;
 
 ipam_core::text_enum! {
     /// The exit codes, from 0 upwards, each with its meaning for the help.

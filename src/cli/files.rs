@@ -16,7 +16,7 @@ use ipam_controller::Parallelism;
 use ipam_core::model::{LimitName, LimitNameError, NodeName, PoolName, Selector, Waiver};
 use ipam_core::text::{joined, most_similar};
 use ipam_desired::{Desired, Policy};
-use ipam_planner::plan::{PlanDocument, Selected, Selection};
+use ipam_plan::plan::{PlanDocument, Selected, Selection};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Files {

@@ -19,7 +19,7 @@ use forge::{
     Renewal, Repository, Token, post,
 };
 use ipam_cluster::open_regular;
-use ipam_planner::plan::PlanDocument;
+use ipam_plan::plan::PlanDocument;
 
 /// Longest event that is read, in bytes. GitHub sends at most 25 MB.
 const LONGEST_EVENT: u64 = 32 * 1024 * 1024;

@@ -12,7 +12,7 @@ use super::{Common, ExitStatus, Format, output};
 use crate::render;
 use ipam_config::documents::Documents;
 use ipam_controller::history::{HistoryQuestion, Period, history};
-use ipam_planner::history::Subject;
+use ipam_doctor::history::Subject;
 
 /// Show from the Git history who asked for an address or a pin, and who had an address when.
 #[derive(Debug, clap::Args)]

@@ -21,8 +21,8 @@ use super::target::read_cluster;
 use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent, Sysdump};
-use ipam_planner::import::{ByLabel, Changes, ImportRequest, Objects, infer};
-use ipam_planner::proposal::Remark;
+use ipam_import::import::{ByLabel, Changes, ImportRequest, Objects, infer};
+use ipam_import::proposal::Remark;
 
 /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
 ///

@@ -23,10 +23,10 @@ use ipam_config::documents::editor_schema;
 use ipam_config::source::{Location, read};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family};
-use ipam_planner::plan::{BlockedReason, WritePathObstacle};
-use ipam_planner::proposal::{
+use ipam_import::proposal::{
     CidrSource, Proposal, ProposalOptions, Split, Suggestion, propose, suggest,
 };
+use ipam_plan::plan::{BlockedReason, WritePathObstacle};
 use serde_json::Value;
 
 /// The schema for editors, below the directory. Names that begin with a dot are no pools.

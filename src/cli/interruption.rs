@@ -18,7 +18,7 @@ use crate::render::{Paint, printable};
 use ipam_cluster::{Cluster, LockRecord};
 use ipam_controller::apply::Stop;
 use ipam_controller::{Lease, Lock};
-use ipam_planner::plan::{Intent, Verdict};
+use ipam_plan::plan::{Intent, Verdict};
 
 /// Listens for signals on a thread of its own. The other threads may be busy with a large file, or
 /// wait for a server that does not answer.

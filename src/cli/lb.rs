@@ -20,7 +20,7 @@ use ipam_config::documents::Documents;
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, Scope, check_documents};
 use ipam_core::model::ServiceName;
-use ipam_planner::freeze::Frozen;
+use ipam_import::freeze::Frozen;
 
 /// Pin LoadBalancer addresses that are held now, and remove such pins.
 #[derive(Debug, clap::Args)]

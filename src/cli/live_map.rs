@@ -11,7 +11,7 @@ use crate::render::map::html;
 use crate::render::printable;
 use ipam_controller::{Answer, Bytes, ControllerEvent, HttpServer, Site, Visit};
 use ipam_core::net::Address;
-use ipam_planner::map::AddressMap;
+use ipam_doctor::map::AddressMap;
 
 /// A map, or the reason for its absence.
 type Made = Result<Arc<Drawn>, String>;

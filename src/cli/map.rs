@@ -11,7 +11,7 @@ use super::{Common, ExitStatus, output};
 use crate::render::map::html;
 use crate::render::{count, printable};
 use ipam_cluster::replace_file;
-use ipam_planner::map::AddressMap;
+use ipam_doctor::map::AddressMap;
 
 /// Write a map of the address space, now and after a plan, as one HTML page.
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ use ipam_controller::Loaded;
 use ipam_controller::apply::{Event, Outcome};
 use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
-use ipam_planner::plan::ChangeDocument;
+use ipam_plan::plan::ChangeDocument;
 
 /// Strips colours from everything that is printed later.
 pub(super) fn without_colours() {

@@ -17,7 +17,7 @@ use crate::render::{
 };
 use ipam_cluster::replace_private_file;
 use ipam_controller::Loaded;
-use ipam_planner::plan::PlanDocument;
+use ipam_plan::plan::PlanDocument;
 
 /// Show what would change, and why.
 #[derive(Debug, clap::Args)]

@@ -11,8 +11,8 @@ use super::interruption::Terminal;
 use crate::render::{Paint, SHOWN_DIGITS, printable};
 use ipam_cluster::open_regular;
 use ipam_config::source::is_yaml;
-use ipam_planner::migration::ScheduleDocument;
-use ipam_planner::plan::{Intent, PlanDocument};
+use ipam_migrate::migration::ScheduleDocument;
+use ipam_plan::plan::{Intent, PlanDocument};
 
 /// Flags that name the expected plan.
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::{Common, ExitStatus, load_valid, output};
 use crate::render::{PolicyTestDocument, diagnostics, policy_test, policy_test_junit};
 use ipam_controller::Loaded;
 use ipam_core::model::Severity;
-use ipam_planner::plan::{TestedPolicy, test_policy};
+use ipam_plan::plan::{TestedPolicy, test_policy};
 
 /// Test the rules of the Policy.
 #[derive(Debug, clap::Args)]

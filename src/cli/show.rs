@@ -12,7 +12,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
-use ipam_planner::plan::Plan;
+use ipam_plan::plan::Plan;
 
 /// Show pools, nodes, LoadBalancer addresses, or a plan file.
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ use ipam_cluster::Extent;
 use ipam_config::documents::Documents;
 use ipam_core::net::Range;
 use ipam_core::text::joined;
-use ipam_planner::check;
+use ipam_plan::check;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {

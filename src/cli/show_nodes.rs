@@ -14,7 +14,7 @@ use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
 use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool};
-use ipam_planner::plan::{Blocked, NodeChange, Plan, Target, node_changes};
+use ipam_plan::plan::{Blocked, NodeChange, Plan, Target, node_changes};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {

@@ -10,8 +10,8 @@ use crate::render::{by_name, grouped_digits};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Origin;
 use ipam_desired::{NeutronPool, PoolState};
-use ipam_planner::openstack::SubnetPools;
-use ipam_planner::plan::{Misplaced, Plan, PoolUse, pool_use};
+use ipam_plan::openstack::SubnetPools;
+use ipam_plan::plan::{Misplaced, Plan, PoolUse, pool_use};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {

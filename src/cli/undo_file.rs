@@ -15,7 +15,7 @@ use ipam_cluster::{remove_leftovers_of, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_desired::Desired;
-use ipam_planner::plan::{Change, NodeChange, PlanDocument, node_changes};
+use ipam_plan::plan::{Change, NodeChange, PlanDocument, node_changes};
 
 /// The undo plan in the report of an apply.
 #[derive(Debug, Serialize)]

@@ -16,7 +16,7 @@ use ipam_cluster::Extent;
 use ipam_config::documents::cilium_manifests;
 use ipam_controller::load;
 use ipam_core::model::CiliumVersion;
-use ipam_planner::upgrade::{Files, upgrade};
+use ipam_doctor::upgrade::{Files, upgrade};
 
 /// Show what an upgrade of Cilium would change for Services and nodes: addresses, announcements,
 /// write paths and meanings, for each minor release on the way, with the reason and what avoids it.

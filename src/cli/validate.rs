@@ -11,7 +11,7 @@ use crate::render::{
 };
 use ipam_controller::{Loaded, load};
 use ipam_core::model::{Rule, Severity};
-use ipam_planner::check;
+use ipam_plan::check;
 
 /// The finding of a folder without pools and pins.
 const EMPTY: Rule = Rule("empty-directory");

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::{ExitStatus, Format, output};
-use ipam_planner::plan;
+use ipam_plan::plan;
 
 /// Print the version of the program and of its formats.
 #[derive(Debug, clap::Args)]

@@ -9,7 +9,7 @@ use super::human::{Detail, limit};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{BlockedDocument, DriftDocument, MisplacedDocument, TargetKind};
+use ipam_plan::plan::{BlockedDocument, DriftDocument, MisplacedDocument, TargetKind};
 
 /// Misplaced blocks with one cause.
 pub(super) struct MisplacedCause<'p> {

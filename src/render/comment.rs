@@ -14,7 +14,7 @@ use super::{
     headlines, markdown_objects,
 };
 use ipam_core::model::Severity;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeAction, ChangeDocument, FindingDocument, Intent, PlanDocument, TargetKind,
 };
 

@@ -9,7 +9,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, prose};
 use super::text::{count, grouped_digits};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{PlanDocument, TargetKind};
+use ipam_plan::plan::{PlanDocument, TargetKind};
 
 /// Longest reason in characters, so that the plan below it still fits.
 const REASON: usize = 300;

@@ -15,7 +15,7 @@ use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, prose};
 use super::text::{count, grouped_digits};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{ChangeDocument, EditDocument, Intent};
+use ipam_plan::plan::{ChangeDocument, EditDocument, Intent};
 
 /// Nodes that move, and other changes that need a restart, never folded away. What the first lines
 /// tell is not repeated.

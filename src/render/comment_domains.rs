@@ -12,7 +12,7 @@ use super::markdown_page::{Entry, Fold, Page, Table, UpTo};
 use super::markup::{Markup, Phrase, code, prose};
 use super::text::{count, grouped_digits};
 use ipam_core::text::natural_order;
-use ipam_planner::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
+use ipam_plan::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
 
 /// Rows of the table by pool and failure domain.
 const GROUPS: usize = 40;

@@ -10,7 +10,7 @@ use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Phrase, code, prose};
 use super::text::grouped_digits;
 use ipam_core::model::Severity;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeAction, ChangeDocument, FindingDocument, Intent, PlanDocument, PodPoolSummary,
     RefusalDocument, TargetKind,
 };

@@ -9,7 +9,7 @@ use super::markup::Phrase;
 use super::text::grouped_digits;
 use super::{causes, comment_disruptive};
 use ipam_core::model::Severity;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeDocument, FindingDocument, Intent, PlanDocument, RefusalDocument, TargetKind,
 };
 

@@ -8,7 +8,7 @@ use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Markup, Phrase};
 use super::text::grouped_digits;
 use ipam_cilium::lbipam::Certainty;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeDocument, LossTime, LostAddressDocument, PlanDocument, RefusalDocument,
     ServiceEffectDocument, TargetKind,
 };

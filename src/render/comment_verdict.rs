@@ -9,7 +9,7 @@ use super::comment_refusals::{in_words, none_moved, rules, writes};
 use super::markup::{Markup, Phrase, prose};
 use super::text::count;
 use ipam_core::model::Hazard;
-use ipam_planner::plan::PlanDocument;
+use ipam_plan::plan::PlanDocument;
 
 const WATCH: &str = "cilium-ipam watch";
 const OPERATOR: &str = "cilium-ipam operator";

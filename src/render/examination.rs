@@ -11,7 +11,7 @@ use super::human::{Detail, limit};
 use super::text::{Paint, count, grouped_digits, pointer, printable, table};
 use ipam_core::model::{Finding, FindingGroup, Origin, Severity, grouped};
 use ipam_core::rules::{self, markdown};
-use ipam_planner::doctor::Conclusion;
+use ipam_doctor::doctor::Conclusion;
 
 /// Version of the JSON. Fields may be added within 1.
 const FORMAT_VERSION: &str = "1.1";

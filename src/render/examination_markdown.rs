@@ -8,7 +8,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, prose};
 use super::text::pointer;
 use ipam_core::model::{Finding, Severity};
-use ipam_planner::doctor::Conclusion;
+use ipam_doctor::doctor::Conclusion;
 
 /// The examination as Markdown.
 pub fn examination_markdown(

@@ -1,7 +1,7 @@
 //! An explanation as text.
 
 use super::text::{Paint, grouped_digits, printable, table};
-use ipam_planner::explain::{
+use ipam_doctor::explain::{
     ExplainedRange, Explanation, NodeExplanation, PoolExplanation, PoolNode, RangeExplanation,
     RequirementResult, ServiceExplanation, SharingExplanation,
 };
@@ -188,7 +188,7 @@ fn of_range(range: &RangeExplanation) -> String {
             printable(&range.subject)
         );
     }
-    let row = |one: &ipam_planner::explain::Use| {
+    let row = |one: &ipam_doctor::explain::Use| {
         let cells = [
             &one.object,
             &one.range,

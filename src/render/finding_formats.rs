@@ -17,7 +17,7 @@ use super::human::Detail;
 use super::text::{grouped_digits, log_text, printable, xml_without_commands};
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, FindingGroup, Rule, Severity, grouped};
-use ipam_planner::plan::FindingDocument;
+use ipam_plan::plan::FindingDocument;
 
 /// The report as XML text, with one suite. A finding less severe than `fails` is a passed case, and
 /// its text is the case's output.

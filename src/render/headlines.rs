@@ -13,7 +13,7 @@ use similar::TextDiff;
 use super::markup::Phrase;
 use super::text::{Paint, grouped_digits, printable};
 use ipam_cilium::lbipam::AddressPoolManifest;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeDocument, EditDocument, LbSummary, Losing, PodPoolSummary, Selection, Summary,
 };
 
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use ipam_cilium::lbipam::{AddressBlock, AddressPoolSpec};
     use ipam_core::model::{Hazard, ObjectVersion};
-    use ipam_planner::plan::{ChangeAction, TargetKind};
+    use ipam_plan::plan::{ChangeAction, TargetKind};
 
     fn manifest(cidr: &str) -> AddressPoolManifest {
         let block = AddressBlock {

@@ -3,8 +3,8 @@
 use super::human::{Detail, limit, more};
 use super::text::{Paint, count};
 use ipam_core::text::one_line;
-use ipam_planner::explain::Relation;
-use ipam_planner::history::{
+use ipam_doctor::explain::Relation;
+use ipam_doctor::history::{
     AppliedDocument, AskedDocument, CommitDocument, Edge, GapDocument, HistoryDocument,
     RecordedDocument, UnreadReport,
 };

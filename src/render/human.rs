@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::text::{Paint, count, grouped_digits, pointer_with_codes, printable};
 use super::{causes, headlines, human_lb, human_misplaced};
 use ipam_core::text::{by_name, natural_order};
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     BlockedDocument, ChangeAction, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
     TargetKind,
 };

@@ -9,7 +9,7 @@ use super::human::{Detail, limit, more, sign, values};
 use super::text::{Paint, count, printable};
 use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::by_name;
-use ipam_planner::plan::{ChangeDocument, LossTime, ServiceEffectDocument, TargetKind};
+use ipam_plan::plan::{ChangeDocument, LossTime, ServiceEffectDocument, TargetKind};
 
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {

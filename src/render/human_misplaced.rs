@@ -10,7 +10,7 @@ use super::causes::{self, DriftCause};
 use super::human::{Detail, codes_of, further, limit, more, named, short_name};
 use super::text::{Paint, count, printable};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeDocument, DriftDocument, MisplacedDocument, Summary, UnapprovedBlockDocument,
 };
 
@@ -167,7 +167,7 @@ fn of_cause(cause: &DriftCause<'_>, detail: Detail) -> String {
 mod tests {
     use super::*;
     use ipam_core::model::{Hazard, ObjectVersion};
-    use ipam_planner::plan::{ChangeAction, EditDocument, TargetKind, WriterDocument};
+    use ipam_plan::plan::{ChangeAction, EditDocument, TargetKind, WriterDocument};
 
     fn change(number: usize) -> ChangeDocument {
         let block = UnapprovedBlockDocument {

@@ -7,7 +7,7 @@ use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
 use super::markup::{Phrase, code, codes, prose};
 use super::text::{count, grouped_digits, pointer};
 use super::{headlines, markdown_objects};
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
     UnapprovedBlockDocument,
 };

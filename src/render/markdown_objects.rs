@@ -12,7 +12,7 @@ use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
 use super::markup::{Markup, Phrase, code, codes, list, prose};
 use super::text::{count, grouped_digits, log_text, printable};
 use ipam_core::text::by_name;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     BlockedDocument, ChangeDocument, DriftDocument, MisplacedDocument, ServiceEffectDocument,
     TargetKind,
 };

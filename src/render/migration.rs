@@ -9,7 +9,7 @@ use super::human::{Detail, SHOWN_DIGITS, limit, named};
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::net::Block;
 use ipam_core::text::joined;
-use ipam_planner::migration::{LeftBehindDocument, NodeMove, Phase, ScheduleDocument, Wave};
+use ipam_migrate::migration::{LeftBehindDocument, NodeMove, Phase, ScheduleDocument, Wave};
 
 /// The schedule as text.
 pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {

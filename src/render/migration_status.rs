@@ -12,7 +12,7 @@ use super::text::printable;
 use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Block;
 use ipam_desired::WindowState;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, Direction, KubeletRestart, Method, MigrationRecord, NodeRecord, Phase, State,
 };
 

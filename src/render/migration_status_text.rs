@@ -16,7 +16,7 @@ use super::migration_status::{
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::NodeName;
 use ipam_core::text::by_name;
-use ipam_planner::migration::{Direction, NodeMove, ScheduleDocument};
+use ipam_migrate::migration::{Direction, NodeMove, ScheduleDocument};
 
 /// The status as text.
 pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {

@@ -34,7 +34,7 @@ mod report;
 mod text;
 mod upgrade;
 
-use ipam_planner::plan::{EditDocument, PlanDocument};
+use ipam_plan::plan::{EditDocument, PlanDocument};
 
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};

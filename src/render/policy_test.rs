@@ -7,7 +7,7 @@ use super::human::Detail;
 use super::text::{count, printable, table};
 use ipam_config::documents::Documents;
 use ipam_core::text::one_line;
-use ipam_planner::plan::{CaseOutcome, OriginDocument, TestedCase, TestedPolicy};
+use ipam_plan::plan::{CaseOutcome, OriginDocument, TestedCase, TestedPolicy};
 
 /// Results of the cases as JSON.
 #[derive(Debug, Serialize)]

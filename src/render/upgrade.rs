@@ -5,7 +5,7 @@
 use super::markdown_page::{Entry, Page, PageLimit, UpTo, WHOLE};
 use super::markup::{code, prose};
 use super::text::{Paint, count, grouped_digits, pointer, printable};
-use ipam_planner::upgrade::{
+use ipam_doctor::upgrade::{
     HopDocument, ObjectDocument, Unjudged, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
 

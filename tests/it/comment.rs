@@ -6,7 +6,7 @@ use cilium_ipam::render::{
     Check, Circumstances, LeftChange, Occasion, Unattended, Verdict, apply_comment, comment,
 };
 use ipam_core::model::Hazard;
-use ipam_planner::plan::{ChangeDocument, PlanDocument, TargetKind};
+use ipam_plan::plan::{ChangeDocument, PlanDocument, TargetKind};
 
 use super::comment_big::big_plan;
 use super::comment_risks::{hidden_move, lost_address};

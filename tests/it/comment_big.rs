@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::support::{Folder, KUBERNETES, cluster, holds, node, pool};
-use ipam_planner::plan::PlanDocument;
+use ipam_plan::plan::PlanDocument;
 
 /// The first nodes hold a block, are protected, and are pinned to another one.
 const PROTECTED: usize = 300;

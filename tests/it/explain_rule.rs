@@ -16,7 +16,7 @@ fn crates() -> BTreeMap<String, Vec<String>> {
         let relative = file.strip_prefix(repository()).unwrap();
         let mut parts = relative.iter().map(|part| part.to_string_lossy());
         let name = match parts.next().unwrap().as_ref() {
-            "crates" => parts.next().unwrap().into_owned(),
+            "crates" | "plugins" => parts.next().unwrap().into_owned(),
             root => root.to_owned(),
         };
         if relative.ends_with("tests.rs") || relative.iter().any(|part| part == "tests") {
@@ -35,9 +35,9 @@ fn every_code_has_a_page_and_every_page_a_code() {
         .values()
         .flat_map(|sources| codes::codes_of_crate(sources))
         .collect();
-    let reasons = ipam_planner::plan::reason_codes();
+    let reasons = ipam_plan::plan::reason_codes();
     raised.extend(reasons.into_iter().map(str::to_owned));
-    let of_upgrades = ipam_planner::upgrade::UpgradeCode::ALL;
+    let of_upgrades = ipam_doctor::upgrade::UpgradeCode::ALL;
     raised.extend(of_upgrades.map(|code| code.to_string()));
     let pages: BTreeSet<String> = rules::pages().map(|page| page.code.to_owned()).collect();
     let without_page: Vec<_> = raised.difference(&pages).collect();

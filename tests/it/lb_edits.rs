@@ -24,7 +24,7 @@ use ipam_controller::{
     BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
 };
 use ipam_core::model::{ServiceName, Waiver};
-use ipam_planner::plan::{LossTime, Plan};
+use ipam_plan::plan::{LossTime, Plan};
 
 const EDITS: u64 = 200;
 const EDITS_BY_OTHERS: u64 = 60;

@@ -7,7 +7,7 @@ use super::support::{Folder, KUBERNETES, TextAssertions, address_pool, args, clu
 use ipam_cilium::observed::{ObservedKind, Reader};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::Hazard;
-use ipam_planner::plan::plan;
+use ipam_plan::plan::plan;
 
 const OURS: &str = "app.kubernetes.io/managed-by";
 

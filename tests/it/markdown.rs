@@ -6,7 +6,7 @@ use super::support::{TextAssertions, repository, run};
 use cilium_ipam::render::{Detail, PageLimit, grouped_digits, human, log_text, markdown};
 use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::printable;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     DriftDocument, EditDocument, LossTime, LostAddressDocument, MisplacedDocument, OriginDocument,
     PlanDocument, RefusalDocument, ServiceEffectDocument, TargetKind, UnapprovedBlockDocument,
     WriterDocument,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, DrainRules, KubeletRestart, MigrationRecord, NodeRecord, Rules, ScheduleDocument,
 };
 use jiff::SignedDuration;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cilium_ipam::render::{Detail, MigrationStatus, migration_status};
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, CheckDocument, MigrationRecord, NodeRecord, Phase, State,
 };
 use serde_json::json;
@@ -63,7 +63,7 @@ fn the_status_says_what_to_do_next() {
     for node in nodes.values_mut() {
         node.failure = None;
         node.phase = Phase::Done;
-        node.direction = ipam_planner::migration::Direction::Back;
+        node.direction = ipam_migrate::migration::Direction::Back;
     }
     shown += &("\n--- undone\n".to_owned() + &status(&record, &nodes));
     insta::assert_snapshot!("migrate_status", shown);

@@ -11,8 +11,8 @@ use super::support::{holds, node};
 use ipam_cilium::observed::{BlindSpot, Observed, ObservedKind};
 use ipam_core::model::{Hazard, IpamMode, Severity};
 use ipam_core::neutron::{Id, PortSecurity, VmPort};
-use ipam_planner::doctor::examine;
-use ipam_planner::plan::{Change, Plan, PortChange, unattended};
+use ipam_doctor::doctor::examine;
+use ipam_plan::plan::{Change, Plan, PortChange, unattended};
 
 const PAIRS: &str = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\nspec: {neutron: {allowedAddressPairs: PodCIDRs}}\n";
 

@@ -17,7 +17,7 @@ use ipam_controller::{
     BATCH, Job, Loaded, OnConflict, OpenStack, Scope, Sending, apply_until_settled, load,
     observe_and_plan,
 };
-use ipam_planner::plan::{Change, Selection};
+use ipam_plan::plan::{Change, Selection};
 
 /// The example `openstack`: the second VM's port allows a stale block, the third node is new.
 struct Example {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::generated::{cases, worlds};
 use ipam_core::net::Block;
-use ipam_planner::plan::{Plan, PlanDocument, node_changes, plan};
+use ipam_plan::plan::{Plan, PlanDocument, node_changes, plan};
 use worlds::invariants::{Broken, of_plan, shared};
 use worlds::{ClaimState, Number, Profile, World, ipv4, name};
 

@@ -20,7 +20,7 @@ use ipam_controller::{
 };
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Family};
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
 };
 use worlds::invariants::{Broken, of_changes, of_plan, read_by_agents, shared};

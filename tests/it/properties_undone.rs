@@ -11,7 +11,7 @@ use super::properties_applied::{apply, opened};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::node_changes;
+use ipam_plan::plan::node_changes;
 use worlds::Profile;
 
 /// Every field of a node that a plan writes.

@@ -129,7 +129,7 @@ fn the_upgrade_page_names_the_formats_that_are_written() {
     };
     let format = |name: &str| row(name).split('|').nth(2).unwrap().trim().to_owned();
     assert_eq!(format("claims"), ipam_core::claims::FORMAT_VERSION);
-    assert_eq!(format("plan files"), ipam_planner::plan::FORMAT_VERSION);
+    assert_eq!(format("plan files"), ipam_plan::plan::FORMAT_VERSION);
     for page in ["index.md", "how-to/operator.md"] {
         let text = read(&format!("docs/src/{page}"));
         assert!(text.contains("upgrade.md)"), "{page}");

@@ -1,6 +1,6 @@
 //! Saved plans: exactly what was reviewed, or nothing.
 
-use ipam_planner::plan::FORMAT_VERSION;
+use ipam_plan::plan::FORMAT_VERSION;
 
 use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
 
@@ -192,7 +192,7 @@ fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
     let mut plan: serde_json::Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
     let change = plan["changes"][0].clone();
     plan["changes"].as_array_mut().unwrap().push(change);
-    let forged = ipam_planner::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
+    let forged = ipam_plan::plan::PlanDocument::resealed(&plan.to_string()).unwrap();
     folder.write("plan.json", serde_json::to_string(&forged).unwrap());
     assert!(apply(&folder, 1).contains("it changes `n` twice"));
 }
@@ -255,7 +255,7 @@ fn an_expected_digest_lets_no_other_plan_through() {
         let mut forged: serde_json::Value = serde_json::from_str(&plan).unwrap();
         forged["source"]["revision"] = serde_json::Value::Null;
         *forged.pointer_mut(place).unwrap() = value;
-        let forged = ipam_planner::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
+        let forged = ipam_plan::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
         folder.write("plan.json", serde_json::to_string(&forged).unwrap());
         let said = expecting(&folder, &digest, &[], 4);
         assert!(
@@ -372,7 +372,7 @@ fn a_plan_file_with_an_empty_edit_is_refused() {
     ] {
         let mut forged: serde_json::Value = serde_json::from_str(&plan).unwrap();
         forged["changes"][0]["edit"] = edit;
-        let forged = ipam_planner::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
+        let forged = ipam_plan::plan::PlanDocument::resealed(&forged.to_string()).unwrap();
         folder.write("plan.json", serde_json::to_string(&forged).unwrap());
         assert!(apply(&folder, 1).contains("its change of `n` sets nothing"));
     }

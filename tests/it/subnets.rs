@@ -11,7 +11,7 @@ use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
-use ipam_planner::plan::{BlockedReason, Plan, node_changes, plan};
+use ipam_plan::plan::{BlockedReason, Plan, node_changes, plan};
 
 pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::support::repository;
 
 /// Folders of the product's sources.
-const PRODUCT: [&str; 2] = ["src", "crates"];
+const PRODUCT: [&str; 3] = ["src", "crates", "plugins"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn product() -> Vec<PathBuf> {
 /// `.ci/expected-skips` allows them by this word.
 #[test]
 fn every_ignored_test_says_that_it_is_slow() {
-    let folders = ["src", "crates", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     let mut ignored = 0;
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -64,7 +64,7 @@ fn every_ignored_test_says_that_it_is_slow() {
 
 #[test]
 fn every_module_says_what_it_is_for_and_stays_small() {
-    let folders = ["src", "crates", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(
@@ -109,7 +109,7 @@ fn lines_of_tests(text: &str) -> Vec<(usize, &str)> {
 
 #[test]
 fn no_test_passes_by_returning_early() {
-    let folders = ["src", "crates", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
         for (number, line) in lines_of_tests(&text) {
@@ -170,7 +170,7 @@ fn addresses_are_read_in_one_place() {
     let exempt = [
         "crates/http-server/src/lib.rs",
         "crates/ipam-core/src/neutron/mod.rs",
-        "crates/neutron-cni/src/cni/outcome.rs",
+        "plugins/neutron-cni/src/cni/outcome.rs",
     ];
     for file in product() {
         let relative = file.strip_prefix(repository()).unwrap();
@@ -185,7 +185,7 @@ fn addresses_are_read_in_one_place() {
         // These crates read Neutron's answers and CNI's configuration, which have no pool's text.
         let reads_pools = !["openstack", "neutron-cni", "neutron-node"]
             .iter()
-            .any(|name| relative.starts_with(Path::new("crates").join(name)));
+            .any(|name| relative.starts_with(Path::new("plugins").join(name)));
         for kind in ADDRESS_TYPES {
             let parsed = text.lines().any(|line| parses(line, kind));
             let derived = reads_pools && deserialized(text).any(|body| has_word(body, kind));
@@ -226,7 +226,7 @@ fn only_one_file_of_the_terminal_program_prints() {
     ];
     // The output of the node's plugins goes to a runtime, not into the log of a CI job.
     let plugins =
-        ["neutron-cni", "neutron-node"].map(|name| repository().join("crates").join(name));
+        ["neutron-cni", "neutron-node"].map(|name| repository().join("plugins").join(name));
     for file in product() {
         let is_other = plugins.iter().any(|folder| file.starts_with(folder))
             || file.ends_with("cli/output.rs");

@@ -361,7 +361,7 @@ fn what_stands_in_an_undo_plan_is_not_trusted() {
 pub fn forge(folder: &Folder, file: &str, change: impl Fn(&mut Value)) {
     let mut plan: Value = serde_json::from_str(&folder.read(file)).unwrap();
     change(&mut plan);
-    plan["digest"] = ipam_planner::plan::PlanDocument::resealed(&plan.to_string())
+    plan["digest"] = ipam_plan::plan::PlanDocument::resealed(&plan.to_string())
         .unwrap()
         .digest
         .into();

@@ -15,7 +15,7 @@ use crate::state::{BlockIndex, Change, Claim, Claims, Guard, NodeIndex, Seen};
 use crate::translate::{NOW, Names, QUARANTINE};
 use ipam_cilium::observed::Observed;
 use ipam_desired::Desired;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied,
 };
 

@@ -18,7 +18,7 @@ use ipam_core::claims::{Claim as RealClaim, ClaimGuard, Claims as RealClaims, Qu
 use ipam_core::model::{Hazard, Labels, NodeName, PerFamily};
 use ipam_core::net::Block;
 use ipam_desired::Desired;
-use ipam_planner::plan::{Action, Edit, NodeChange, Reason};
+use ipam_plan::plan::{Action, Edit, NodeChange, Reason};
 use worlds::documents::{directory, document, pool};
 
 /// When everything is decided; what has rested long enough became free at this very moment.

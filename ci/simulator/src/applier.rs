@@ -15,7 +15,7 @@ use ipam_controller::apply::Stop;
 use ipam_controller::{
     Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     Change, NodeChange, Plan, PlanDocument, Staleness, node_changes, still_wanted,
 };
 use worlds::invariants::{Broken, of_plan};

@@ -13,7 +13,7 @@ use crate::cluster::{Clock, Disturbance, Faults, SimClient, SimCluster};
 use crate::figures::adds_up;
 use crate::sabotage::{Sabotage, Saboteur};
 use crate::setup::{Directory, Setup, Setups, node};
-use ipam_planner::plan::{BlockedReason, NodeObstacle, Plan};
+use ipam_plan::plan::{BlockedReason, NodeObstacle, Plan};
 
 /// Steps in which things go wrong.
 const STEPS: usize = 250;

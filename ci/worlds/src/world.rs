@@ -7,7 +7,7 @@ use ipam_config::documents::{Documents, lower};
 use ipam_core::model::Severity;
 use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
-use ipam_planner::check;
+use ipam_plan::check;
 
 use crate::documents::{directory, pin, policy, pool};
 use crate::invariants::Broken;

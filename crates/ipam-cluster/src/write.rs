@@ -14,7 +14,7 @@ use ipam_cilium::observed::{
 use ipam_core::claims::Claims;
 use ipam_core::model::{AddressPoolName, NodeName, ServiceName};
 use ipam_desired::CustomKind;
-use ipam_planner::plan::{AddressPoolChange, PodPoolChange, PodPoolObject, ServiceChange};
+use ipam_plan::plan::{AddressPoolChange, PodPoolChange, PodPoolObject, ServiceChange};
 
 /// The object that a write changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

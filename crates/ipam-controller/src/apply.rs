@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::concurrency::ConcurrencyLimit;
 use ipam_cluster::{Cluster, Write, WriteError};
 use ipam_core::model::NodeName;
-use ipam_planner::plan::{Change, PortChange, Sequence};
+use ipam_plan::plan::{Change, PortChange, Sequence};
 
 /// What became of a change. As text it is the label `outcome` of the metric `writes`.
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]

@@ -15,7 +15,7 @@ use ipam_cluster::{Cluster, ClusterError, ListVisitor, Moment, Write, WriteError
 use ipam_core::claims::{Claims, Conflict, MOST_BYTES};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::{Change, NodeChange, claim_changes, settle_applied};
+use ipam_plan::plan::{Change, NodeChange, claim_changes, settle_applied};
 
 /// The claims as observed, with the changes of this pass. Each replacement is guarded by the
 /// version, so it fails if another process has changed the claims.

@@ -21,8 +21,8 @@ use ipam_config::documents::{Documents, lower};
 use ipam_config::source::{Found, Location, read};
 use ipam_core::model::{Finding, Severity, Waiver};
 use ipam_desired::{Activity, CustomKind, Desired, GROUP, VERSION};
-use ipam_planner::check;
-use ipam_planner::plan::{
+use ipam_plan::check;
+use ipam_plan::plan::{
     Change, Intent, Plan, PlanDocument, Refusal, Selection, Unattended, effects, plan, plan_undo,
     refusals, unattended,
 };

@@ -4,7 +4,7 @@ use crate::cli::new_files::yaml::comment;
 use ipam_core::model::{NodeName, WritePath, WritePathChoice, count, first_of};
 use ipam_core::text::joined;
 use ipam_desired::PoolState;
-use ipam_planner::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
+use ipam_import::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
 
 /// Nodes that a comment names.
 const NAMED: usize = 6;

@@ -19,7 +19,7 @@ use crate::render::printable;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{ClusterError, Extent};
 use ipam_controller::Job;
-use ipam_planner::import::foreign::{Amended, ForeignPools, calico, metallb, node_ipam_controller};
+use ipam_import::import::foreign::{Amended, ForeignPools, calico, metallb, node_ipam_controller};
 
 /// Another program that gives addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

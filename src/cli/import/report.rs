@@ -13,9 +13,9 @@ use crate::cli::{Common, ExitStatus, Format, output};
 use crate::render::{Detail, Paint, printable};
 use ipam_core::model::count;
 use ipam_core::text::one_line;
-use ipam_planner::import::Inferred;
-use ipam_planner::import::foreign::{ForeignPools, Remark, RemarkKind};
-use ipam_planner::plan::{FindingDocument, Summary};
+use ipam_import::import::Inferred;
+use ipam_import::import::foreign::{ForeignPools, Remark, RemarkKind};
+use ipam_plan::plan::{FindingDocument, Summary};
 
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";

@@ -12,11 +12,11 @@ use ipam_config::documents::Documents;
 use ipam_controller::{Job, Loaded, check_documents};
 use ipam_core::model::{Finding, Severity, first_of};
 use ipam_core::text::one_line;
-use ipam_planner::import::{ImportRequest, Inferred, Judgement, Refused, judge};
-use ipam_planner::plan::{
+use ipam_import::import::{ImportRequest, Inferred, Judgement, Refused, judge};
+use ipam_import::proposal::Remark;
+use ipam_plan::plan::{
     Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, WritePathObstacle,
 };
-use ipam_planner::proposal::Remark;
 
 /// Most trials. One adds pins, one disables pools.
 const TRIALS: usize = 5;

@@ -11,7 +11,7 @@ use crate::cli::new_files::NewFile;
 use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector, yaml};
 use ipam_core::model::WritePathChoice;
 use ipam_desired::PoolState;
-use ipam_planner::import::{Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason};
+use ipam_import::import::{Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason};
 
 /// The files, sorted by name. A kind without objects has none.
 pub(super) fn files(directory: &Path, inferred: &Inferred) -> Result<Vec<NewFile>, Failure> {

@@ -10,7 +10,7 @@ use crate::cli::{Common, output};
 use crate::render::{Paint, printable};
 use ipam_cilium::observed::Observed;
 use ipam_core::net::{Block, Family};
-use ipam_planner::proposal::{CidrSource, Split, Suggestion};
+use ipam_import::proposal::{CidrSource, Split, Suggestion};
 
 /// Labels that are named in the question.
 const NAMED: usize = 5;

@@ -11,7 +11,7 @@ use ipam_config::documents::Documents;
 use ipam_controller::{Job, check_documents};
 use ipam_core::model::{Finding, IpamMode, Severity};
 use ipam_core::text::joined;
-use ipam_planner::plan::{BlockedReason, OperatorObstacle, PlanDocument};
+use ipam_plan::plan::{BlockedReason, OperatorObstacle, PlanDocument};
 
 /// Most reasons that `init` prints; the plan has all.
 const TOLD: usize = 3;

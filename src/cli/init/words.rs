@@ -6,7 +6,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{Operator, PerFamily, Requirement};
 use ipam_core::net::{Block, BlockError, BlockSize, Family};
 use ipam_core::text::joined;
-use ipam_planner::proposal::{Split, Suggestion};
+use ipam_import::proposal::{Split, Suggestion};
 
 /// Prefix lengths of blocks, of the families that were named.
 pub(super) type Sizes = PerFamily<BlockSize>;

@@ -11,7 +11,7 @@ use crate::render::printable;
 use ipam_core::model::first_of;
 use ipam_core::net::Block;
 use ipam_desired::PoolState;
-use ipam_planner::proposal::{PoolNodes, Proposal, ProposedPool, Split};
+use ipam_import::proposal::{PoolNodes, Proposal, ProposedPool, Split};
 
 /// Whether a document explains its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

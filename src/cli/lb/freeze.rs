@@ -14,8 +14,8 @@ use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
 use ipam_core::model::ServiceName;
-use ipam_planner::freeze::{Freeze, FrozenPin, Judgement, Left, WhyLeft, freeze, judge};
-use ipam_planner::plan::PlanDocument;
+use ipam_import::freeze::{Freeze, FrozenPin, Judgement, Left, WhyLeft, freeze, judge};
+use ipam_plan::plan::PlanDocument;
 
 /// Most trials: each but the last leaves out pins that the plan blocks.
 const TRIALS: usize = 5;

@@ -12,8 +12,8 @@ use crate::cli::new_files::{Difference, NewFile, print_differences, whole};
 use crate::cli::{Common, Format, output};
 use crate::render::{Detail, printable};
 use ipam_core::model::count;
-use ipam_planner::freeze::Left;
-use ipam_planner::plan::{PlanDocument, Summary};
+use ipam_import::freeze::Left;
+use ipam_plan::plan::{PlanDocument, Summary};
 
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";

@@ -14,8 +14,8 @@ use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
 use ipam_core::model::ServiceName;
 use ipam_desired::ServicePin;
-use ipam_planner::freeze::{Left, WhyLeft, moved, other_changes};
-use ipam_planner::plan::{Plan, PlanDocument};
+use ipam_import::freeze::{Left, WhyLeft, moved, other_changes};
+use ipam_plan::plan::{Plan, PlanDocument};
 
 /// The files that go.
 #[derive(Default)]

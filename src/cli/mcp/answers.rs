@@ -20,9 +20,9 @@ use ipam_config::source::{Replacement, read_replaced};
 use ipam_controller::{Job, Loaded, Scope, check_documents, load};
 use ipam_core::model::ServiceName;
 use ipam_core::net::{Range, RangeError};
-use ipam_planner::doctor::conclusions;
-use ipam_planner::map::AddressMap;
-use ipam_planner::plan::{Selected, Selection};
+use ipam_doctor::doctor::conclusions;
+use ipam_doctor::map::AddressMap;
+use ipam_plan::plan::{Selected, Selection};
 
 /// Longest last line of an answer that is cut, in bytes.
 const LONGEST_REST: usize = 100;

@@ -23,7 +23,7 @@ use ipam_controller::Loaded;
 use ipam_controller::migration::{
     Migration, MigrationError, Stores, migration_id, pods_by_node, stored,
 };
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, MigrationRecord, MigrationRequest, Rules, ScheduleDocument,
 };
 

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use crate::cli::files::duration;
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, MigrationRequest,
     Rules,
 };

@@ -21,7 +21,7 @@ use ipam_controller::migration::pods_by_node;
 use ipam_controller::{Loaded, Scope};
 use ipam_core::text::most_similar;
 use ipam_desired::{Desired, WindowState};
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     MigrationRequest, ScheduleDocument, ScheduleFileError, Workloads, schedule,
 };
 

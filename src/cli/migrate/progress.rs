@@ -10,7 +10,7 @@ use super::super::output::warn;
 use crate::render::{Paint, count, printable};
 use ipam_controller::migration::{MigrationEvent, Stores};
 use ipam_core::model::{NodeName, first_of};
-use ipam_planner::migration::{Direction, NodeRecord, Phase, ScheduleDocument};
+use ipam_migrate::migration::{Direction, NodeRecord, Phase, ScheduleDocument};
 
 /// Nodes whose phase a bar shows.
 const SHOWN: usize = 3;

@@ -19,7 +19,7 @@ use ipam_config::source::Location;
 use ipam_controller::migration::{Migration, Stores, stored};
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, CheckDocument, MigrationRecord, Phase, State, unreachable,
 };
 

@@ -11,7 +11,7 @@ use crate::render::{MigrationStatus, count, migration_status, printable};
 use ipam_cluster::live::LiveCluster;
 use ipam_cluster::{Cluster, LeaseName, LockSeen};
 use ipam_controller::migration::{Ended, MigrationError, Stores, stored, waiting};
-use ipam_planner::migration::MigrationRecord;
+use ipam_migrate::migration::MigrationRecord;
 
 /// Version of the JSON.
 const FORMAT_VERSION: &str = "1.1";

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::SERIES;
 use crate::render::printable;
 use ipam_core::net::{Block, Family};
-use ipam_planner::map::{AddressMap, Area, AreaKind, Panel, Presence};
+use ipam_doctor::map::{AddressMap, Area, AreaKind, Panel, Presence};
 
 #[derive(Serialize)]
 pub(super) struct PageData {

@@ -18,7 +18,7 @@ use data::page_data;
 use super::report::{digest, filled};
 use super::text::{count, printable};
 use ipam_core::net::Range;
-use ipam_planner::map::{AddressMap, Area, AreaKind, Presence};
+use ipam_doctor::map::{AddressMap, Area, AreaKind, Presence};
 
 /// Most areas in a list.
 const MOST: usize = 300;
@@ -141,7 +141,7 @@ const fn pair(light: &'static str, dark: &'static str) -> Pair {
 
 #[cfg(test)]
 mod tests {
-    use ipam_planner::map::Panel;
+    use ipam_doctor::map::Panel;
 
     use super::*;
 

@@ -33,7 +33,7 @@ pub const PROGRAMS: [Program; 2] = [
     },
     Program {
         prefix: "neutron_node_",
-        file: "crates/neutron-node/src/telemetry/mod.rs",
+        file: "plugins/neutron-node/src/telemetry/mod.rs",
         labels: &[
             ("ports", "`network`, `state`"),
             ("warm_pool_wanted", "`network`"),

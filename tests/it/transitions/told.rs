@@ -15,7 +15,7 @@ use ipam_cilium::lbipam::{
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenAddressPool};
 use ipam_core::model::{Hazard, ObjectVersion, ServiceName};
 use ipam_core::net::{Family, Range};
-use ipam_planner::plan::{AddressPoolChange, Change, LossTime, PoolAction, effects};
+use ipam_plan::plan::{AddressPoolChange, Change, LossTime, PoolAction, effects};
 
 /// What is foretold of one Service.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ pub fn at_restart(before: &Observed) -> Telling {
 
 /// `doctor` and `plan` show the same check.
 fn doctor_names_each_loss(before: &Observed, telling: &Telling) {
-    let found: Vec<String> = ipam_planner::check::load_balancing(before)
+    let found: Vec<String> = ipam_plan::check::load_balancing(before)
         .into_iter()
         .filter(|finding| finding.rule.0 == "addresses-lost-at-restart")
         .map(|finding| finding.message)

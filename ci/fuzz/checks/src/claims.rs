@@ -5,7 +5,7 @@ use ipam_cilium::observed::{Observed, StoredClaims};
 use ipam_core::claims::Claims;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
-use ipam_planner::plan::{claim_changes, plan};
+use ipam_plan::plan::{claim_changes, plan};
 use worlds::invariants::shared;
 
 /// The bytes are the text of the claims.

@@ -13,7 +13,7 @@ use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
 use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, observe_file, snapshot};
 use ipam_controller::apply::{Event, Outcome, Stop};
 use ipam_controller::{Applied, Job, NoPorts, OnConflict, Sending, apply_until_settled};
-use ipam_planner::plan::{AddressPoolChange, Change, Plan, node_changes};
+use ipam_plan::plan::{AddressPoolChange, Change, Plan, node_changes};
 
 /// In memory, where there is such a place: every run writes and syncs.
 fn folder() -> TempDir {

@@ -7,7 +7,7 @@ use crate::safe_text::assert_harmless;
 use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::Observed;
 use ipam_controller::Job;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     FORMAT_VERSION, Intent, Plan, PlanDocument, PlanFileError, Staleness, still_wanted,
 };
 

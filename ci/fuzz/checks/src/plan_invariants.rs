@@ -4,7 +4,7 @@ use crate::safe_text::{assert_harmless, assert_harmless_but_colours};
 use cilium_ipam::render::{Detail, PageLimit, human, markdown, sanitized_json};
 use ipam_cilium::observed::Observed;
 use ipam_desired::Desired;
-use ipam_planner::plan::{Change, Plan, PlanDocument};
+use ipam_plan::plan::{Change, Plan, PlanDocument};
 use worlds::invariants;
 
 /// The longest comment that the large Git hosts accept, in characters.

@@ -1,7 +1,7 @@
 //! A generated world: its directory, its cluster, and the plan of both.
 
 use crate::plan_invariants::assert_document;
-use ipam_planner::plan::plan;
+use ipam_plan::plan::plan;
 use worlds::invariants::{assert_none, of_plan};
 use worlds::{Profile, World};
 

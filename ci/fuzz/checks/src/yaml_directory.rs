@@ -8,7 +8,7 @@ use ipam_config::documents::{Documents, SourceFile};
 use ipam_controller::{Loaded, check_documents};
 use ipam_core::model::{Finding, Origin};
 use ipam_desired::Desired;
-use ipam_planner::plan::{PlanDocument, plan};
+use ipam_plan::plan::{PlanDocument, plan};
 
 /// Between two files. YAML does not allow a form feed anywhere, so nothing is lost by it.
 const SEPARATOR: char = '\u{c}';

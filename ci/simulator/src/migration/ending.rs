@@ -10,7 +10,7 @@ use super::world::{Kind, State};
 use ipam_cilium::observed::{CLAIMS_KEY, CLAIMS_NAME};
 use ipam_controller::migration::{Ended, RESERVED_FOR};
 use ipam_core::net::{Block, Range};
-use ipam_planner::migration::MIGRATION_ANNOTATION;
+use ipam_migrate::migration::MIGRATION_ANNOTATION;
 
 impl History<'_> {
     pub(super) fn check_end(&mut self) {

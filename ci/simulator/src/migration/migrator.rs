@@ -17,7 +17,7 @@ use ipam_controller::migration::{
     Ended, Host, Migration, MigrationError, MigrationEvent, migration_id, pods_by_node, stored,
 };
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     ApprovedFiles, DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, MigrationRequest,
     Rules, ScheduleDocument, schedule,
 };

@@ -8,7 +8,7 @@ use super::machines::{Machine, Power};
 use super::setup::SPARE;
 use super::world::{Ipam, Kind, State, shown, version_of};
 use ipam_core::net::Block;
-use ipam_planner::migration::MIGRATION_ANNOTATION;
+use ipam_migrate::migration::MIGRATION_ANNOTATION;
 
 /// A Node as the person last left it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::people::{Cordon, Wanted};
 use super::world::{Ipam, Kind, State};
 use crate::setup::Directory;
 use ipam_core::net::Block;
-use ipam_planner::migration::MethodChoice;
+use ipam_migrate::migration::MethodChoice;
 use worlds::documents::{policy, pool};
 
 /// How nodes move in a history.

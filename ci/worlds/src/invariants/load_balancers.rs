@@ -2,7 +2,7 @@
 
 use super::{Checks, Invariant};
 use ipam_cilium::observed::SeenAddressPool;
-use ipam_planner::plan::{AddressPoolChange, Change, Plan, PoolAction, Target};
+use ipam_plan::plan::{AddressPoolChange, Change, Plan, PoolAction, Target};
 
 impl Checks<'_> {
     /// Only our objects are changed or deleted, every wanted pool is reported, and no Service loses an

@@ -10,7 +10,7 @@ use ipam_cilium::observed::{Observed, Reading};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     Change, Edit, Plan, PlanDocument, Staleness, node_changes, pool_use, still_wanted,
 };
 

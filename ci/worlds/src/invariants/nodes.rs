@@ -7,7 +7,7 @@ use ipam_cilium::observed::{ANNOTATION_KEYS, Observed, Reading};
 use ipam_core::model::NodeName;
 use ipam_core::net::{Block, Family, Range};
 use ipam_desired::{Desired, Pool, PoolState};
-use ipam_planner::plan::{Change, Edit, NodeChange, Plan, Reason, Target, node_changes};
+use ipam_plan::plan::{Change, Edit, NodeChange, Plan, Reason, Target, node_changes};
 
 impl Checks<'_> {
     /// Each node is reported once, its block is one of its pool, and its pin is not forgotten.

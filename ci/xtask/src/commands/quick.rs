@@ -6,6 +6,6 @@ use crate::cargo;
 
 pub fn run() -> Result<()> {
     cargo::run(
-        "test --package ipam-core --package ipam-cilium --package ipam-desired --package ipam-planner",
+        "test --package ipam-core --package ipam-cilium --package ipam-desired --package ipam-plan --package ipam-doctor --package ipam-import --package ipam-migrate",
     )
 }

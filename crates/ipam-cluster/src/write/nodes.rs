@@ -9,7 +9,7 @@ use ipam_cilium::observed::{
     IGNORE_ANNOTATION, NodeConfigApi, OWNER_LABEL, OperatorAttention, range_setting,
 };
 use ipam_core::net::Block;
-use ipam_planner::plan::{
+use ipam_plan::plan::{
     CiliumNodeObject, Edit, HOSTNAME_LABEL, NodeChange, NodeConfigEdit, NodeConfigObject,
 };
 

@@ -10,7 +10,7 @@ use ipam_cilium::lbipam::ServedAddress;
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{Cluster, ClusterError, Durability};
 use ipam_core::model::ServiceName;
-use ipam_planner::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
+use ipam_plan::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
 
 /// Every change with its outcome.
 #[derive(Debug, Default)]

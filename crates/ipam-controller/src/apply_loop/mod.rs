@@ -18,7 +18,7 @@ use crate::claim_store::{ClaimCapacity, ClaimStore};
 use crate::concurrency::ConcurrencyLimit;
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Saved, WriteError};
-use ipam_planner::plan::{Change, effects, node_changes};
+use ipam_plan::plan::{Change, effects, node_changes};
 
 pub use applied::Applied;
 

@@ -6,7 +6,7 @@ use super::document_history::says;
 use super::{Commits, HistoryQuestion};
 use ipam_config::source::{BranchStep, Commit, PathHistory, Repository};
 use ipam_core::model::Finding;
-use ipam_planner::history::{
+use ipam_doctor::history::{
     AskedDocument, Edge, Fact, Interval, MergeDocument, Place, pull_request,
 };
 

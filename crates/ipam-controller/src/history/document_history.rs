@@ -8,7 +8,7 @@ use super::recorded_states::on_all_cores;
 use super::{Found, HistoryQuestion, contents, timelines};
 use ipam_config::documents::{Named, Naming, SourceFile, named};
 use ipam_config::source::{PathHistory, Repository, Text};
-use ipam_planner::history::{Fact, Said, Subject};
+use ipam_doctor::history::{Fact, Said, Subject};
 
 /// What one content says: facts with their lines.
 type SaidInFile = super::SaidInFile<Fact, u32>;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use self::authorship::Authorship;
 use ipam_config::source::{Commit, Content, FileChange, PathHistory, Repository};
 use ipam_core::model::Finding;
-use ipam_planner::history::{
+use ipam_doctor::history::{
     Beginning, CommitDocument, GapDocument, HistoryDocument, Interval, Said, Shallow, Subject,
     Timeline,
 };

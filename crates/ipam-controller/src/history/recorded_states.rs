@@ -11,7 +11,7 @@ use super::{Commits, Found, HistoryQuestion, Period, SNAPSHOT, SaidInFile, conte
 use ipam_cluster::{Extent, FileCluster, observe, open_regular};
 use ipam_config::source::{Content, PathHistory, Repository, Text};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
-use ipam_planner::history::{
+use ipam_doctor::history::{
     AppliedDocument, ApplyReport, Fact, HistoryDocument, Interval, RecordedDocument, Said, Subject,
     UnreadReport, recorded,
 };

@@ -11,10 +11,10 @@ use ipam_cilium::observed::{OWNER_LABEL, ObjectVersion, Observed, range_setting}
 use ipam_cluster::{MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError, version_of};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family};
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     Action, AssignOutcome, CordonedBefore, MIGRATION_ANNOTATION, NodeRecord, NodeSeen, PodReference,
 };
-use ipam_planner::plan::{HOSTNAME_LABEL, node_config_name};
+use ipam_plan::plan::{HOSTNAME_LABEL, node_config_name};
 
 /// What became of a step. Its effect is read from the cluster, not from here.
 pub(super) enum Sent {

@@ -18,8 +18,8 @@ use ipam_core::claims::{ClaimGuard, ClaimRequest, Claims};
 use ipam_core::model::IpamMode;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
-use ipam_planner::migration::{AssignOutcome, Direction, Method, NodeRecord, NodeSeen, assignment};
-use ipam_planner::plan::Change;
+use ipam_migrate::migration::{AssignOutcome, Direction, Method, NodeRecord, NodeSeen, assignment};
+use ipam_plan::plan::Change;
 
 /// What assignments of a wave share.
 pub(super) struct Assigning<'a> {

@@ -12,7 +12,7 @@ use super::{Host, MigrationError, MigrationEvent, NodeStates};
 use ipam_cilium::budgets::DisruptionBudget;
 use ipam_cluster::{ClusterError, PodsOf, Target, Workloads};
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     Action, AssignOutcome, CheckState, Decision, Method, MigrationRecord, NodeRecord, NodeSeen,
     Request, Rules, Situation,
 };

@@ -2,7 +2,7 @@
 //! happens, and checks before nodes move on, or back, that no two nodes show the same addresses.
 //!
 //! Every step is recorded in the cluster before it is done, so another program can take over at
-//! any moment. What comes next is decided in `ipam_planner::migration`; nothing here decides it.
+//! any moment. What comes next is decided in `ipam_migrate::migration`; nothing here decides it.
 
 mod act;
 mod assign;
@@ -25,7 +25,7 @@ use ipam_cilium::pods::Pod;
 use ipam_cluster::{Cluster, ClusterError, Extent, PodsOf, Workloads, WriteError, observe};
 use ipam_core::model::NodeName;
 use ipam_core::net::{RangeIndex, overlapping_pairs};
-use ipam_planner::migration::{
+use ipam_migrate::migration::{
     Budgets, Direction, MigrationRecord, MigrationRecordError, NodeRecord, Phase, State,
     Workloads as PodsByNode,
 };

@@ -16,7 +16,7 @@ use ipam_core::claims::{ClaimIndex, Claims};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
-use ipam_planner::migration::{Direction, MigrationRecord, NodeRecord, State};
+use ipam_migrate::migration::{Direction, MigrationRecord, NodeRecord, State};
 
 /// Bytes of claims that leave room for those of other appliers: a ConfigMap holds 1 MiB
 /// (`pkg/apis/core/validation` @ 1.36).

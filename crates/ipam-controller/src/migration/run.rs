@@ -9,7 +9,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::Desired;
-use ipam_planner::migration::{Direction, MigrationRecord, NodeRecord, Phase, Request, State};
+use ipam_migrate::migration::{Direction, MigrationRecord, NodeRecord, Phase, Request, State};
 
 /// How a migration ended, or paused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use ipam_cluster::{
     Cluster, MIGRATION_LABEL, Operation, Target, Workloads, Write, WriteError, version_of,
 };
 use ipam_core::model::NodeName;
-use ipam_planner::migration::{MigrationRecord, MigrationRecordError, NodeRecord, Phase};
+use ipam_migrate::migration::{MigrationRecord, MigrationRecordError, NodeRecord, Phase};
 
 /// The ConfigMap of the migration. Those of nodes have longer names.
 const NAME: &str = MIGRATION_NAME;

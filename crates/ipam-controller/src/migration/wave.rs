@@ -13,7 +13,7 @@ use super::{Host, MigrationError, MigrationEvent};
 use ipam_cluster::Workloads;
 use ipam_core::model::NodeName;
 use ipam_desired::WindowState;
-use ipam_planner::migration::{Direction, NodeRecord, Request};
+use ipam_migrate::migration::{Direction, NodeRecord, Request};
 
 /// How often a closed window is looked at again.
 const WINDOW_POLL: Duration = Duration::from_secs(20);

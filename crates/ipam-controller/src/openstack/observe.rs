@@ -16,7 +16,7 @@ use ipam_cluster::WriteError;
 use ipam_core::net::Block;
 use ipam_core::neutron::{Id, VmPort};
 use ipam_desired::Desired;
-use ipam_planner::plan::PortChange;
+use ipam_plan::plan::PortChange;
 use openstack::{
     HttpNeutron, NetworkFacts, NeutronError, PairsPatch, RecordedNeutron, Subnet, write_pairs,
 };

@@ -11,7 +11,7 @@ use self::metrics::Metrics;
 use super::ControllerEvent;
 use http_server::{Health, Reports};
 use ipam_cluster::TroubleKind;
-use ipam_planner::plan::Overview;
+use ipam_plan::plan::Overview;
 
 /// Everything that the server shows.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ use ipam_cluster::{ClusterCache, Follow, Role, Rollback, Trouble};
 use ipam_config::source::{DirectoryEvents, Stillness};
 use ipam_core::model::{Hazard, Waiver};
 use ipam_desired::Activity;
-use ipam_planner::plan::{Change, Plan, Refusal, Target, UnapprovedBlock, VersionRules};
+use ipam_plan::plan::{Change, Plan, Refusal, Target, UnapprovedBlock, VersionRules};
 
 /// Where the files come from.
 pub trait Source: Send {

@@ -15,8 +15,8 @@ use crate::{
 };
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
-use ipam_planner::check;
-use ipam_planner::plan::{
+use ipam_plan::check;
+use ipam_plan::plan::{
     BlockedReason, Change, Plan, Selection, Sequence, Unattended, VersionRules,
     without_awaited_pairs,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use ipam_planner::plan::{Change, Target};
+use ipam_plan::plan::{Change, Target};
 use retry::{Backoff, Retry};
 
 /// Pauses from the third attempt on; the second one has none.

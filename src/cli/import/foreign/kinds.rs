@@ -11,7 +11,7 @@ use crate::cli::failure::Failure;
 use crate::cli::target::live;
 use ipam_cluster::live::ForeignKind;
 use ipam_cluster::{ClusterError, Seen};
-use ipam_planner::import::foreign::{config_text, legacy_config};
+use ipam_import::import::foreign::{config_text, legacy_config};
 
 /// What an import lacks without the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

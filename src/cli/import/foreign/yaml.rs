@@ -11,7 +11,7 @@ use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector
 use ipam_cilium::lbipam::AddressPoolApi;
 use ipam_cilium::observed::Observed;
 use ipam_desired::PoolState;
-use ipam_planner::import::foreign::{ForeignPool, ForeignPools, Remark, RemarkKind};
+use ipam_import::import::foreign::{ForeignPool, ForeignPools, Remark, RemarkKind};
 
 /// Objects that a person applies, below the directory. Names that begin with a dot are no pools.
 const ANNOUNCEMENTS: &str = ".cilium-ipam/announcements.yaml";
@@ -120,7 +120,7 @@ fn service_pins(found: &ForeignPools) -> Result<Vec<String>, Failure> {
 
 fn announcements(found: &ForeignPools) -> Result<Vec<String>, Failure> {
     let written = |announcement: &_| {
-        let ipam_planner::import::foreign::Announcement { object, remarks } = announcement;
+        let ipam_import::import::foreign::Announcement { object, remarks } = announcement;
         written(remarks, object)
     };
     found.announcements.iter().map(written).collect()

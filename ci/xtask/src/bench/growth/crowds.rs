@@ -11,7 +11,7 @@ use super::plans::{
 };
 use super::{Taken, Unit, measured};
 use ipam_cluster::{Extent, observe_file};
-use ipam_planner::doctor::examine;
+use ipam_doctor::doctor::examine;
 
 /// Nodes of the largest cluster with several objects for each.
 const MOST_NODES: usize = 40_000;

@@ -25,7 +25,7 @@ use ipam_cluster::{Extent, observe_file};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
-use ipam_planner::check;
+use ipam_plan::check;
 
 /// The largest file that the tool accepts, in bytes.
 pub const LARGEST: usize = 8 << 20;

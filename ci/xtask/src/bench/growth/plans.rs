@@ -16,7 +16,7 @@ use ipam_controller::{
     BATCH, Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, check_documents,
     observe_and_plan,
 };
-use ipam_planner::plan::{Overview, Plan, PlanDocument};
+use ipam_plan::plan::{Overview, Plan, PlanDocument};
 
 /// Nodes of the largest cluster.
 const MOST_NODES: usize = 100_000;

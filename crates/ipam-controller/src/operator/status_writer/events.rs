@@ -19,7 +19,7 @@ use ipam_config::custom_resources::StoredObject;
 use ipam_core::model::{NodeName, Severity};
 use ipam_core::text::joined;
 use ipam_desired::CustomKind;
-use ipam_planner::plan::{BlockedReason, NodeChange, Plan, Target as Planned};
+use ipam_plan::plan::{BlockedReason, NodeChange, Plan, Target as Planned};
 
 /// Pause between two Events.
 const BETWEEN_EVENTS: Duration = Duration::from_millis(50);

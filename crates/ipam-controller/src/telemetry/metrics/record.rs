@@ -11,7 +11,7 @@ use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
-use ipam_planner::plan::{Overview, PoolOverview, Target, TargetKind};
+use ipam_plan::plan::{Overview, PoolOverview, Target, TargetKind};
 
 #[expect(
     clippy::cast_precision_loss,

@@ -1,0 +1,247 @@
+//! What Cilium this is: each conclusion with its evidence and how sure it is.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use ipam_cilium::observed::{
+    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, ControllerProgram,
+    Evidence, ModeSeen, Observed, ObservedKind,
+};
+use ipam_core::model::{IpamMode, count};
+use ipam_desired::Policy;
+use ipam_plan::allocators::OtherAllocator;
+
+ipam_core::text_enum! {
+    /// How sure a conclusion is. The text is printed and stands in JSON.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Confidence {
+        /// An object says so.
+        Certain = "certain",
+        /// A default, or evidence that could have another cause.
+        Likely = "likely",
+        /// No evidence.
+        Unknown = "unknown",
+    }
+}
+
+ipam_core::serde_as_text! { Confidence: "certainty" }
+
+/// A conclusion about the cluster.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conclusion {
+    /// The subject, such as `version`.
+    pub about: Cow<'static, str>,
+    pub value: String,
+    /// The source of the value.
+    pub evidence: String,
+    #[serde(rename = "certainty")]
+    pub confidence: Confidence,
+}
+
+fn conclusion(
+    about: impl Into<Cow<'static, str>>,
+    value: impl Into<String>,
+    evidence: impl Into<String>,
+    confidence: Confidence,
+) -> Conclusion {
+    Conclusion {
+        about: about.into(),
+        value: value.into(),
+        evidence: evidence.into(),
+        confidence,
+    }
+}
+
+/// All conclusions. Each builds on those before it.
+pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
+    let nodes = conclusion(
+        "nodes",
+        observed.nodes.len().to_string(),
+        count(observed.cilium_nodes.len(), "CiliumNode"),
+        Confidence::Certain,
+    );
+    let mut conclusions = vec![
+        nodes,
+        version(observed),
+        mode(observed),
+        annotations(observed),
+        bgp(observed),
+    ];
+    conclusions.extend(allocators(observed));
+    conclusions
+}
+
+fn version(observed: &Observed) -> Conclusion {
+    let Some((version, evidence)) = observed.cilium.version else {
+        return conclusion(
+            "version",
+            "unknown",
+            "no image tag, chart label or schema label shows it",
+            Confidence::Unknown,
+        );
+    };
+    let confidence = match evidence {
+        Evidence::Flag | Evidence::ImageTag => Confidence::Certain,
+        Evidence::ChartLabel | Evidence::SchemaLabel => Confidence::Likely,
+    };
+    conclusion(
+        "version",
+        version.to_string(),
+        evidence.to_string(),
+        confidence,
+    )
+}
+
+fn mode(observed: &Observed) -> Conclusion {
+    let about = "ipam";
+    let source = match observed.common_setting("ipam") {
+        _ if observed.cilium.mode_override.is_some() => "--ipam".to_owned(),
+        Some(setting) => setting.source.to_string(),
+        None => "cilium-config has no `ipam`: the default since 1.9".to_owned(),
+    };
+    let is_set =
+        observed.cilium.mode_override.is_some() || observed.common_setting(about).is_some();
+    let confidence = if is_set {
+        Confidence::Certain
+    } else {
+        Confidence::Likely
+    };
+    match observed.cilium.mode() {
+        ModeSeen::NoSettings => conclusion(
+            about,
+            "unknown",
+            "no cilium-config was seen",
+            Confidence::Unknown,
+        ),
+        ModeSeen::Unknown(mode) => {
+            conclusion(about, mode.escape_debug().to_string(), source, confidence)
+        }
+        ModeSeen::Known(mode) => conclusion(about, mode.as_str(), source, confidence),
+    }
+}
+
+fn annotations(observed: &Observed) -> Conclusion {
+    let about = "pod-CIDR annotations";
+    match (observed.cilium.mode(), observed.common_annotation_reads()) {
+        (ModeSeen::NoSettings | ModeSeen::Unknown(_), _) => conclusion(
+            about,
+            "unknown",
+            "the IPAM mode is unknown",
+            Confidence::Unknown,
+        ),
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::Yes(_)) => conclusion(
+            about,
+            "read where spec.podCIDRs is empty",
+            "version and annotate-k8s-node",
+            Confidence::Certain,
+        ),
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::GateClosed) => {
+            let by_node = observed
+                .node_configs
+                .iter()
+                .any(|config| config.defaults.contains_key("annotate-k8s-node"));
+            let value = if by_node {
+                "depends on the node"
+            } else {
+                "not read"
+            };
+            conclusion(about, value, "annotate-k8s-node", Confidence::Certain)
+        }
+        (ModeSeen::Known(IpamMode::Kubernetes), AnnotationReads::VersionUnknown) => conclusion(
+            about,
+            "unknown",
+            "the version is unknown",
+            Confidence::Unknown,
+        ),
+        (ModeSeen::Known(_), _) => conclusion(
+            about,
+            "not read",
+            "only ipam kubernetes reads them",
+            Confidence::Certain,
+        ),
+    }
+}
+
+fn bgp(observed: &Observed) -> Conclusion {
+    use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
+    let about = "pod CIDRs by BGP";
+    let unknown = |why: &str| conclusion(about, "unknown", why, Confidence::Unknown);
+    let kinds = [
+        BgpPeeringPolicy,
+        BgpClusterConfig,
+        BgpPeerConfig,
+        BgpAdvertisement,
+    ];
+    let Some(speaker) = observed.speaker() else {
+        return match observed.cilium.settings {
+            None => unknown("no cilium-config was seen"),
+            Some(_)
+                if observed.is_blind_to_any(&kinds)
+                    && observed.is_on_somewhere("enable-bgp-control-plane") =>
+            {
+                unknown("its objects could not be read")
+            }
+            Some(_) => conclusion(
+                about,
+                "not announced",
+                "cilium-config and BGP objects",
+                Confidence::Certain,
+            ),
+        };
+    };
+    if speaker != BgpSpeaker::MetalLb && observed.is_blind_to_any(&kinds) {
+        return unknown("not all of its objects could be read");
+    }
+    if observed.is_announced_by_unknown_rules() {
+        return unknown("which field is announced depends on the version");
+    }
+    if !observed.is_host_scoped() {
+        return unknown("not judged in this IPAM mode");
+    }
+    let announcing = observed
+        .nodes
+        .values()
+        .filter(|node| observed.announces(node).is_some())
+        .count();
+    let of = observed.nodes.len();
+    conclusion(
+        about,
+        speaker.to_string(),
+        format!("announced for {announcing} of {of} nodes"),
+        Confidence::Certain,
+    )
+}
+
+/// One conclusion for each program that may assign `spec.podCIDRs`.
+fn allocators(observed: &Observed) -> Vec<Conclusion> {
+    let of = |allocator: &Arc<Allocator>| {
+        let value = match allocator.status {
+            AllocatorStatus::Active => "fills spec.podCIDRs",
+            AllocatorStatus::Inactive => "leaves Nodes alone",
+            AllocatorStatus::Unknown => "unknown",
+        };
+        let confidence = match (allocator.status, allocator.proof) {
+            (AllocatorStatus::Unknown, _) => Confidence::Unknown,
+            (_, AllocatorProof::Flags) => Confidence::Certain,
+            (_, AllocatorProof::Indirect) => Confidence::Likely,
+        };
+        let ranges = super::spaced(&allocator.cluster_cidrs);
+        let evidence = match ranges.is_empty() {
+            true => allocator.evidence.clone(),
+            false => format!("{}, --cluster-cidr {ranges}", allocator.evidence),
+        };
+        conclusion(allocator.name.clone(), value, evidence, confidence)
+    };
+    let mut conclusions: Vec<Conclusion> = observed.allocators.iter().map(of).collect();
+    if OtherAllocator::of(observed, &Policy::default()) == OtherAllocator::Unseen {
+        conclusions.push(conclusion(
+            ControllerProgram::KubeControllerManager.as_str(),
+            "unknown",
+            "none of its Pods is visible",
+            Confidence::Unknown,
+        ));
+    }
+    conclusions
+}

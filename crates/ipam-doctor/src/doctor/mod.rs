@@ -1,0 +1,122 @@
+//! Examines a running cluster: compares every source of a node's block with the others, by the
+//! rules of this Cilium version.
+//!
+//! Reads the observed cluster and, if given, the files. Never writes. An object that could not be
+//! read never counts as absent.
+
+mod annotations;
+mod announcing;
+mod blocks;
+mod capacity;
+mod endpoint_routes;
+mod faulty_release;
+mod future_ranges;
+mod identity;
+mod ineffective;
+mod installation;
+mod operator_errors;
+mod pod_pool_use;
+mod route_dump;
+mod waiting;
+
+use std::fmt::Display;
+
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, first_of};
+use ipam_core::text::joined;
+use ipam_desired::Desired;
+use ipam_plan::check;
+use ipam_plan::plan::plan;
+
+pub use identity::{Conclusion, Confidence, conclusions};
+pub use route_dump::{Path, Route, RouteDump, RouteDumpError, Usage};
+
+/// Names that the message of a finding spells out; more are counted.
+const NAMED: usize = 10;
+
+/// All findings, the worst first. Rules on files need `desired`, and rules on routes need
+/// `route_dumps`.
+pub fn examine(
+    desired: Option<&Desired>,
+    observed: &Observed,
+    route_dumps: &[RouteDump],
+) -> Vec<Finding> {
+    let rules: [fn(&Observed) -> Vec<Finding>; 35] = [
+        installation::no_cilium,
+        installation::modes_of_other_allocators,
+        installation::agents_of_two_versions,
+        installation::settings_newer_than_agents,
+        installation::rival_allocators,
+        blocks::held_twice,
+        blocks::changes_at_restart,
+        blocks::unused_specs,
+        blocks::nodes,
+        endpoint_routes::missing,
+        announcing::blocks_of_others,
+        announcing::unused_advertisements,
+        ineffective::peering_policies,
+        ineffective::speakers_without_peer,
+        ineffective::pod_cidrs_in_multi_pool,
+        ineffective::without_nodes,
+        ineffective::switched_off,
+        ineffective::ipv6_before_1_19,
+        annotations::faults,
+        faulty_release::of_running,
+        operator_errors::orphans,
+        operator_errors::of_earlier_nodes,
+        operator_errors::all,
+        operator_errors::refused_soon,
+        check::shared_slots::refused_at_operator_start,
+        pod_pool_use::overlaps,
+        pod_pool_use::missing_defaults,
+        pod_pool_use::lost,
+        future_ranges::of_cluster,
+        future_ranges::balancer_over_other_addresses,
+        future_ranges::over_other_addresses,
+        endpoint_routes::across_subnets,
+        announcing::unannounced,
+        annotations::unread,
+        waiting::services,
+    ];
+    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
+    findings.extend(check::observed(observed));
+    if let Some(desired) = desired {
+        findings.extend(check::examination(desired, observed));
+        findings.extend(future_ranges::outside_pools(desired, observed));
+        findings.extend(capacity::of_pools(desired, observed));
+        let plan = plan(desired, observed, Vec::new());
+        findings.extend(capacity::of_plan(&plan));
+        findings.extend(capacity::pairs_of_plan(&plan, observed));
+    }
+    findings.extend(capacity::of_cluster_pool(observed));
+    findings.extend(pod_pool_use::exhausted(desired, observed));
+    findings.extend(route_dump::audit(route_dumps, desired, observed));
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
+    Finding::new(severity, Rule(rule), message)
+}
+
+/// The finding with these nodes as its subjects, all of them: the renderer cuts the list.
+fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeName>) -> Finding {
+    let mut nodes = names.into_iter().map(ObjectRef::node);
+    match nodes.next() {
+        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
+}
+
+/// `node a` or `nodes a, b and 7 more`.
+fn named(names: &[&NodeName]) -> String {
+    let noun = if names.len() == 1 { "node" } else { "nodes" };
+    let names = names.iter().map(|name| format!("`{name}`"));
+    format!("{noun} {}", first_of(NAMED, names))
+}
+
+/// `a b`, for blocks and ranges.
+pub(crate) fn spaced<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    joined(items, " ")
+}

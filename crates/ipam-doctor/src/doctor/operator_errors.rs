@@ -1,0 +1,273 @@
+//! CiliumNodes that the operator refuses or will refuse, with the meaning and the fix of
+//! `status.ipam.operator-status.error`; and CiliumNodes without their Node.
+
+use std::sync::Arc;
+
+use super::{finding, pod_pool_use};
+use ipam_cilium::observed::{
+    BlockAllocator, CiliumNode, FamilyUse, ModeSeen, Observed, ObservedKind, OperatorBlocks,
+    OperatorComplaint, OperatorRefusal,
+};
+use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity};
+use ipam_core::net::Family;
+use ipam_plan::growth::Growth;
+
+/// What an error of the operator means for its node.
+enum Meaning {
+    /// Other findings name the cause.
+    Told,
+    /// What it complains about is over: the operator did not clear it (cilium#28758).
+    Outdated,
+    /// The node has no block, so nothing of it is at risk.
+    NoBlock(&'static str, String),
+    /// The agent uses blocks that the operator does not accept.
+    Refused,
+}
+
+pub(super) fn all(observed: &Observed) -> Vec<Finding> {
+    let growth = Growth::of_cluster(observed);
+    let nodes = observed.cilium_nodes.values();
+    nodes
+        .filter_map(|node| of_node(observed, node, &growth))
+        .collect()
+}
+
+fn of_node(observed: &Observed, node: &CiliumNode, growth: &Growth<'_>) -> Option<Finding> {
+    let error = node.operator_error.as_ref()?;
+    let evidence = [
+        format!("spec.ipam: {}", blocks_of(observed, node)),
+        format!(
+            "status.ipam.operator-status.error: {}",
+            error.escape_debug()
+        ),
+    ];
+    let text = error.escape_debug();
+    let name = &node.name;
+    let of = |severity, rule, message| {
+        finding(severity, rule, message)
+            .about(subject(node))
+            .seen(evidence)
+    };
+    Some(match meaning(observed, node, error, growth) {
+        Meaning::Told => return None,
+        Meaning::Outdated => {
+            let message = format!("CiliumNode `{name}` still shows an error that is over: {text}");
+            let finding = of(Severity::Info, "operator-error-outdated", message);
+            finding
+                .causes("nothing: the node has what it asks for")
+                .help("none needed; the operator clears it at its next write to the node, at the latest after a restart")
+        }
+        Meaning::NoBlock(causes, help) => {
+            let message = format!("Cilium's operator gives CiliumNode `{name}` no block: {text}");
+            let finding = of(Severity::Error, "operator-error", message);
+            finding.causes(causes).help(help)
+        }
+        Meaning::Refused => {
+            let message = format!(
+                "Cilium's operator does not accept what CiliumNode `{name}` asks for: {text}"
+            );
+            let finding = of(Severity::Error, "operator-error", message);
+            finding
+                .causes("its agent uses these blocks anyway, and the operator may give them to another node")
+                .help("drain the node, delete the CiliumNode, and create it with a block that is free and inside the operator's ranges")
+        }
+    })
+}
+
+fn blocks_of(observed: &Observed, node: &CiliumNode) -> String {
+    let blocks = if observed.is_multi_pool() {
+        observed.pod_blocks_of(&node.name)
+    } else {
+        node.pod_cidrs.clone()
+    };
+    match blocks.is_empty() {
+        true => "no block".to_owned(),
+        false => super::spaced(blocks),
+    }
+}
+
+fn meaning(observed: &Observed, node: &CiliumNode, error: &str, growth: &Growth<'_>) -> Meaning {
+    let complaints = OperatorComplaint::all_of(error);
+    if complaints.is_empty() {
+        return Meaning::Refused;
+    }
+    let left: Vec<&OperatorComplaint> = complaints
+        .iter()
+        .filter(|complaint| !is_outdated(observed, node, complaint))
+        .collect();
+    if left.is_empty() {
+        return Meaning::Outdated;
+    }
+    let tells = |complaint: &&OperatorComplaint| pod_pool_use::tells(observed, node, complaint);
+    if left.iter().all(tells) {
+        return Meaning::Told;
+    }
+    let missing = left.iter().find_map(|complaint| match complaint {
+        OperatorComplaint::PoolMissing(pool) => Some(pool),
+        _ => None,
+    });
+    if let Some(pool) = missing {
+        return Meaning::NoBlock(
+            "Pods that ask for this pool do not start there",
+            format!(
+                "create CiliumPodIPPool `{}`, or correct the annotation ipam.cilium.io/ip-pool of the Pods and namespaces that name it",
+                pool.escape_debug()
+            ),
+        );
+    }
+    match left.contains(&&OperatorComplaint::Full) {
+        true => Meaning::NoBlock(
+            "its agent waits for a block, and no Pod starts there",
+            full_family(observed, node).map_or_else(String::new, |family| {
+                growth.advice_for_operator(family)
+            }),
+        ),
+        false if has_no_block(observed, node) => Meaning::NoBlock(
+            "its agent waits for a block, and no Pod starts there",
+            "fix what the operator names; neither drain the node nor delete its CiliumNode, as it holds no block".to_owned(),
+        ),
+        false => Meaning::Refused,
+    }
+}
+
+fn has_no_block(observed: &Observed, node: &CiliumNode) -> bool {
+    node.unreadable.is_empty() && observed.pod_blocks_of(&node.name).is_empty()
+}
+
+/// The first enabled family that the node has no block of.
+fn full_family(observed: &Observed, node: &CiliumNode) -> Option<Family> {
+    let lacks = |family: &Family| !node.pod_cidrs.iter().any(|block| block.family() == *family);
+    let is_used = |family: &Family| observed.cilium.use_of(*family) != FamilyUse::Off;
+    Family::BOTH
+        .into_iter()
+        .find(|family| is_used(family) && lacks(family))
+}
+
+/// Whether the cluster shows that the cause is gone.
+fn is_outdated(observed: &Observed, node: &CiliumNode, complaint: &OperatorComplaint) -> bool {
+    let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
+    let knows_pools =
+        observed.is_multi_pool() && observed.blind_spot(ObservedKind::PodIpPool).is_none();
+    match complaint {
+        OperatorComplaint::Full => is_cluster_pool && full_family(observed, node).is_none(),
+        OperatorComplaint::PoolEmpty(pool) => knows_pools && !pod_pool_use::waits_for(node, pool),
+        OperatorComplaint::PoolMissing(pool) => {
+            let is_there = observed.pod_pools.contains_key(pool);
+            knows_pools && is_there && !pod_pool_use::waits_for(node, pool)
+        }
+        OperatorComplaint::Other(_) => false,
+    }
+}
+
+pub(super) fn subject(node: &CiliumNode) -> ObjectRef {
+    ObjectRef {
+        kind: "CiliumNode",
+        name: node.name.to_string(),
+    }
+}
+
+/// The lists of Nodes and CiliumNodes are consistent, so a joining node never appears here.
+pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
+    let orphans = observed
+        .cilium_nodes
+        .values()
+        .filter(|node| !observed.nodes.contains_key(&node.name));
+    let finding = |node: &Arc<CiliumNode>| {
+        let message = format!("CiliumNode `{}` has no Node", node.name);
+        let finding =
+            finding(Severity::Warning, "orphan-cilium-node", message).about(subject(node));
+        let keeper = node
+            .keeper
+            .as_deref()
+            .unwrap_or("nothing: Cilium's operator removes it within minutes");
+        let evidence = [
+            format!("spec.ipam.podCIDRs: {}", super::spaced(&node.pod_cidrs)),
+            format!("kept by {keeper}"),
+        ];
+        let finding = finding
+            .seen(evidence)
+            .causes("its blocks stay in use, and every agent keeps a route to it");
+        finding.help(format!(
+            "if the machine is gone: kubectl delete ciliumnode {}",
+            node.name
+        ))
+    };
+    orphans.map(finding).collect()
+}
+
+/// In ipam `cluster-pool`: blocks that the operator will refuse when it reads them, with its own
+/// message.
+pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
+    let operator_blocks = OperatorBlocks::new(observed);
+    let finding = |node: &Arc<CiliumNode>| {
+        let giver = observed
+            .nodes
+            .get(&node.name)
+            .map(|node| observed.block_allocator(node));
+        let keeps_account = matches!(
+            giver,
+            Some(BlockAllocator::Operator | BlockAllocator::ScaledToZero)
+        );
+        let has_error = !keeps_account || node.operator_error.is_some();
+        let mut refusals = node.pod_cidrs.iter().filter(|_| !has_error);
+        let refusal = refusals.find_map(|block| {
+            let refusal = operator_blocks.cluster_pool_refusal(observed, *block, &node.name);
+            refusal.filter(|refusal| matches!(refusal, OperatorRefusal::OutOfRange(_)))
+        })?;
+        let message = format!(
+            "Cilium's operator will not accept what CiliumNode `{}` shows: {refusal}",
+            node.name
+        );
+        let evidence = [format!(
+            "spec.ipam.podCIDRs: {}",
+            super::spaced(&node.pod_cidrs)
+        )];
+        let finding = finding(Severity::Warning, "operator-will-refuse", message)
+            .about(subject(node))
+            .seen(evidence);
+        let finding =
+            finding.causes("the operator flags it permanently; its agent uses the block anyway");
+        Some(
+            finding
+                .help("append the range to cluster-pool-ipv4-cidr or cluster-pool-ipv6-cidr and restart the operator"),
+        )
+    };
+    observed.cilium_nodes.values().filter_map(finding).collect()
+}
+
+/// CiliumNodes whose owner is an earlier Node of the same name. Kubernetes deletes them as soon as
+/// its garbage collector compares the UIDs.
+pub(super) fn of_earlier_nodes(observed: &Observed) -> Vec<Finding> {
+    let finding = |node: &Arc<CiliumNode>| {
+        let owner = node.owner.as_ref().filter(|owner| !owner.is_empty())?;
+        let uid = &observed.nodes.get(&node.name)?.uid;
+        if uid.is_empty() || uid == owner {
+            return None;
+        }
+        let message = format!(
+            "CiliumNode `{}` belongs to an earlier Node of this name",
+            node.name
+        );
+        let evidence = [
+            format!(
+                "CiliumNode metadata.ownerReferences: Node {}",
+                owner.escape_debug()
+            ),
+            format!("Node metadata.uid: {}", uid.escape_debug()),
+            format!(
+                "spec.ipam: {}",
+                super::spaced(observed.pod_blocks_of(&node.name))
+            ),
+        ];
+        let finding = finding(Severity::Error, "stale-ciliumnode", message)
+            .about(subject(node))
+            .seen(evidence);
+        let finding = finding.causes(
+            "Kubernetes deletes it, the operator gives its blocks to another node, and the Pods here lose their network",
+        );
+        Some(finding.help(
+            "restart the agent of the node: when it starts, it writes the present Node as owner",
+        ))
+    };
+    observed.cilium_nodes.values().filter_map(finding).collect()
+}

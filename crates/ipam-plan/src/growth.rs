@@ -1,0 +1,167 @@
+//! The next range for a pool that is full, and what Cilium needs before anyone uses it. It only
+//! proposes: ranges come from files and from Cilium's settings.
+
+use ipam_cilium::observed::{ModeSeen, Observed, native_routing_setting, setting_key};
+use ipam_core::model::IpamMode;
+use ipam_core::net::{Block, BlockSize, Family, Range, merge};
+use ipam_desired::{Desired, Pool};
+
+/// Networks for private use: RFC 1918, RFC 6598, RFC 4193.
+const PRIVATE: [&str; 5] = [
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "fc00::/7",
+];
+
+/// Proposes ranges that nothing uses.
+pub struct Growth<'g> {
+    observed: &'g Observed,
+    /// Addresses that no pool may get, merged.
+    taken: Vec<Range>,
+}
+
+impl<'g> Growth<'g> {
+    /// `in_use` are the addresses in use; the ranges of all pools are added to them.
+    pub fn of_files(
+        desired: &Desired,
+        observed: &'g Observed,
+        in_use: impl IntoIterator<Item = Range>,
+    ) -> Growth<'g> {
+        let pools = desired.pools.values().flat_map(|pool| &pool.ranges);
+        let ranges = pools.map(|range| range.block.range());
+        Growth {
+            observed,
+            taken: merge(ranges.chain(in_use)),
+        }
+    }
+
+    /// With what the cluster shows, for Cilium's own pool.
+    pub fn of_cluster(observed: &'g Observed) -> Growth<'g> {
+        let used = observed.used_by_others().map(|(range, _)| range);
+        let shown = observed.shown_blocks().map(|(_, block)| block.range());
+        let own = Family::BOTH
+            .into_iter()
+            .flat_map(|family| observed.operator_ranges(family))
+            .map(Block::range);
+        Growth {
+            observed,
+            taken: merge(used.chain(shown).chain(own)),
+        }
+    }
+
+    /// What to do about a pool that needs this many more blocks of a family.
+    pub fn advice(&self, pool: &Pool, family: Family, blocks: usize) -> String {
+        let mut ranges = pool.ranges.iter().map(|range| range.block);
+        let Some(last) = ranges.rfind(|block| block.family() == family) else {
+            return format!("add an {family} CIDR to its `cidrs`");
+        };
+        let size = size_for(pool, last, blocks);
+        let of_operator = self.operator_ranges(family);
+        let accepted = match of_operator.is_empty() {
+            true => self.next_private(last, size),
+            false => self.next_range(last, size, &of_operator),
+        };
+        if let Some(next) = accepted {
+            return format!(
+                "add a CIDR to its `cidrs`, for example {next}, which nothing in these files or this cluster uses{}",
+                self.needs(next)
+            );
+        }
+        match self
+            .next_private(last, size)
+            .filter(|_| !of_operator.is_empty())
+        {
+            Some(next) => format!(
+                "append a CIDR to `{}` in cilium-config, for example {next}, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
+                setting(family),
+                self.needs(next)
+            ),
+            None => "add a CIDR to its `cidrs`".to_owned(),
+        }
+    }
+
+    /// What to do about the pool of Cilium's operator.
+    pub fn advice_for_operator(&self, family: Family) -> String {
+        let ranges = self.observed.operator_ranges(family);
+        let next = ranges
+            .last()
+            .and_then(|last| self.next_private(*last, last.size()));
+        let example = next.map(|next| {
+            let needs = self.needs(next);
+            format!(
+                ", for example {next}, which nothing in these files or this cluster uses{needs}"
+            )
+        });
+        format!(
+            "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
+            setting(family),
+            example.unwrap_or_default()
+        )
+    }
+
+    /// The ranges that Cilium's operator accepts; none if blocks need not lie in them.
+    fn operator_ranges(&self, family: Family) -> Vec<Block> {
+        match self.observed.cilium.mode() {
+            ModeSeen::Known(IpamMode::ClusterPool) => self.observed.operator_ranges(family),
+            ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => Vec::new(),
+        }
+    }
+
+    /// Without masquerading between Pods, agents must know the range first.
+    fn needs(&self, next: Block) -> String {
+        let family = next.family();
+        match self.observed.native_routing_range(family) {
+            Some(native) if !native.contains(next) => {
+                let key = native_routing_setting(family);
+                format!(
+                    "; before that, widen `{key}` (now {native}) and restart the agents, or {family} packets to its Pods are masqueraded"
+                )
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn next_private(&self, last: Block, size: BlockSize) -> Option<Block> {
+        let networks = PRIVATE.iter().filter_map(|text| text.parse::<Block>().ok());
+        let around: Vec<Block> = networks.filter(|network| network.contains(last)).collect();
+        self.next_range(last, size, &around)
+    }
+
+    /// The first free range of this size: after `last`, or else before it. None if a kind cannot be
+    /// seen: its objects may use any address.
+    fn next_range(&self, last: Block, size: BlockSize, within: &[Block]) -> Option<Block> {
+        if !self.observed.blind_spots.is_empty() {
+            return None;
+        }
+        let free = |network: &Block| {
+            network
+                .without(&self.taken, size)
+                .into_iter()
+                .filter_map(|gap| gap.first_of(size))
+        };
+        let fitting: Vec<Block> = within.iter().flat_map(free).collect();
+        let after = fitting.iter().filter(|block| **block > last).min();
+        after.or_else(|| fitting.iter().min()).copied()
+    }
+}
+
+/// The size of the pool's last range, or a larger one that holds these blocks.
+fn size_for(pool: &Pool, last: Block, blocks: usize) -> BlockSize {
+    let family = last.family();
+    let Some(block) = pool.block_size.get(family) else {
+        return last.size();
+    };
+    let bits = blocks.max(1).next_power_of_two().ilog2();
+    let length = u64::from(block.prefix_len()).saturating_sub(bits.into());
+    let enough = BlockSize::new(family, length.min(last.prefix_len().into()));
+    enough.unwrap_or(last.size())
+}
+
+fn setting(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
+        Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
+    }
+}

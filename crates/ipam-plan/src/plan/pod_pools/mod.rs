@@ -1,0 +1,218 @@
+//! Ipam `multi-pool`: each pool of the files becomes a `CiliumPodIPPool` and a `CiliumNodeConfig`
+//! that makes it the default of its nodes.
+//!
+//! Cilium's operator hands out the blocks here, on the demand of each agent, so no block of a node
+//! is planned. If several `CiliumNodeConfig`s select a node, the last by name wins
+//! (`pkg/option/resolver/resolver.go` @ 1.20). So the name carries the rank of the pool. The size
+//! of a pool's blocks cannot be changed.
+//!
+//! What other writers of CiliumPodIPPools left: pools that cannot be read, and reserved ranges.
+//!
+//! Changes of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.
+
+mod choices;
+mod pools;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::Blocked;
+use super::blocked::{BlockedReason, PinObstacle, PodPoolObstacle};
+use super::change::{Change, Target};
+use super::lb::PoolAction;
+use ipam_cilium::lbipam::WrittenSelector;
+use ipam_cilium::observed::{
+    DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, Observed, PodPoolApi, PodRanges, SeenPodPool,
+};
+use ipam_core::model::{
+    Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector, WritePath,
+    WritePathChoice,
+};
+use ipam_core::net::{Block, Family, Range, covers, merge};
+use ipam_desired::{Desired, Pool};
+
+pub use choices::priority_in;
+
+/// The part of a plan that is about pools of Pods.
+#[derive(Default)]
+pub(super) struct PodPoolPlan {
+    pub(super) changes: Vec<PodPoolChange>,
+    pub(super) blocked: Vec<Blocked>,
+    pub(super) unchanged: Vec<Target>,
+}
+
+/// Whether Cilium's operator hands out blocks from pools of Pods.
+pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
+    let is_asked = matches!(
+        choice,
+        WritePathChoice::Auto | WritePathChoice::Forced(WritePath::PodIpPool)
+    );
+    is_asked && observed.is_multi_pool()
+}
+
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
+    let mut plan = PodPoolPlan::default();
+    pools::decide(desired, observed, &mut plan);
+    choices::decide(desired, observed, &mut plan);
+    for pin in desired.pins.values() {
+        let target = Target::Node(pin.node.clone());
+        plan.blocked.push(Blocked {
+            target,
+            reason: BlockedReason::Pin(PinObstacle::InMultiPool),
+            origin: Some(pin.origin.clone()),
+        });
+    }
+    plan.changes.sort_by_key(order);
+    plan
+}
+
+/// A pool is created before it is chosen, and deleted after it is no longer chosen.
+fn order(change: &PodPoolChange) -> (bool, bool, PodPoolObject) {
+    let is_choice = matches!(change.object, PodPoolObject::Choice(..));
+    let is_deletion = change.after.is_none();
+    (is_deletion, is_choice != is_deletion, change.object.clone())
+}
+
+impl From<PodPoolChange> for Change {
+    fn from(change: PodPoolChange) -> Change {
+        Change::PodPool(Box::new(change))
+    }
+}
+
+/// Whether the CIDRs of all other pools are known. One that is not could overlap.
+pub(super) fn others_are_readable(pool: &Pool, observed: &Observed) -> Result<(), BlockedReason> {
+    let mut others = observed.pod_pools.iter();
+    let unreadable = others.find_map(|(name, seen)| {
+        let text = seen.unreadable.first()?;
+        (name.as_str() != pool.name.as_str())
+            .then(|| format!("CiliumPodIPPool {}: {text}", name.escape_debug()))
+    });
+    match unreadable {
+        Some(text) => Err(BlockedReason::PodCidrUnreadable(text)),
+        None => Ok(()),
+    }
+}
+
+/// Whether the CIDRs still contain the pool's `reservedRanges`, which a change leaves alone.
+pub(super) fn reserved_stay(
+    seen: &SeenPodPool,
+    after: &PerFamily<PodRanges>,
+) -> Result<(), BlockedReason> {
+    let cidrs = after.iter().flat_map(|now| &now.cidrs);
+    let cidrs = merge(cidrs.map(|cidr| cidr.range()));
+    let was = merge(seen.cidrs().map(Block::range));
+    let is_lost = |reserved: &&Range| covers(&was, reserved) && !covers(&cidrs, reserved);
+    match seen.reserved.iter().find(is_lost) {
+        Some(reserved) => Err(BlockedReason::PodPool(PodPoolObstacle::Reserved(*reserved))),
+        None => Ok(()),
+    }
+}
+
+/// One change of one object that makes a pool of the files work in ipam `multi-pool`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodPoolChange {
+    /// What it does.
+    pub action: PoolAction,
+    /// The object.
+    pub object: PodPoolObject,
+    /// The pool of the files.
+    pub pool: PoolName,
+    /// Its spec now; `None` for one that is created.
+    pub before: Option<PodPoolSpec>,
+    /// Its spec afterwards; `None` for one that is deleted.
+    pub after: Option<PodPoolSpec>,
+    /// What it means for workloads.
+    pub hazard: Hazard,
+    /// Nodes with running agents that take addresses of another pool when they restart.
+    pub disturbed: BTreeSet<NodeName>,
+    /// The observed object; empty for one that is created.
+    pub guard: ObjectVersion,
+    /// The pool in the files.
+    pub origin: Option<Origin>,
+    /// Fields of a deleted object that the files cannot bring back.
+    pub lost_fields: Vec<String>,
+}
+
+/// The object that is written.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodPoolObject {
+    /// A `CiliumPodIPPool`: version and name.
+    Pool(PodPoolApi, String),
+    /// A `CiliumNodeConfig`: version, namespace and name.
+    Choice(NodeConfigApi, String, String),
+}
+
+/// The spec of such an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodPoolSpec {
+    /// The ranges of a pool.
+    Pool(PerFamily<PodRanges>),
+    /// The nodes that use a pool.
+    Choice {
+        /// The nodes.
+        nodes: Selector,
+        /// The `CiliumPodIPPool`.
+        pool: String,
+    },
+}
+
+impl PodPoolObject {
+    /// The target of its change.
+    pub fn target(&self) -> Target {
+        match self {
+            PodPoolObject::Pool(_, name) => Target::PodPool(name.clone()),
+            PodPoolObject::Choice(_, _, name) => Target::NodeConfig(name.clone()),
+        }
+    }
+}
+
+impl From<&SeenPodPool> for PodPoolSpec {
+    fn from(seen: &SeenPodPool) -> PodPoolSpec {
+        PodPoolSpec::Pool(seen.ranges.clone())
+    }
+}
+
+impl From<&NodeConfig> for PodPoolSpec {
+    fn from(seen: &NodeConfig) -> PodPoolSpec {
+        PodPoolSpec::Choice {
+            nodes: seen.nodes.clone(),
+            pool: seen.default_pool().unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+impl PodPoolSpec {
+    /// The CIDRs, or the pool that is chosen.
+    pub fn texts(&self) -> Vec<String> {
+        match self {
+            PodPoolSpec::Pool(ranges) => ranges
+                .iter()
+                .flat_map(|r| &r.cidrs)
+                .map(Block::to_string)
+                .collect(),
+            PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
+        }
+    }
+
+    /// As `spec` of the object.
+    pub fn to_json(&self) -> Value {
+        match self {
+            PodPoolSpec::Pool(families) => {
+                let mut spec = json!({});
+                for ranges in families.iter() {
+                    let key = match ranges.size.family() {
+                        Family::Ipv4 => "ipv4",
+                        Family::Ipv6 => "ipv6",
+                    };
+                    let cidrs: Vec<String> = ranges.cidrs.iter().map(ToString::to_string).collect();
+                    spec[key] = json!({"cidrs": cidrs, "maskSize": ranges.size.prefix_len()});
+                }
+                spec
+            }
+            PodPoolSpec::Choice { nodes, pool } => {
+                json!({"nodeSelector": WrittenSelector::from(nodes), "defaults": {DEFAULT_POOL_SETTING: pool}})
+            }
+        }
+    }
+}
