@@ -9,7 +9,7 @@ use ipam_rules::{Fields, Shape};
 
 /// What a change does to its object.
 pub const ACTIONS: &[&str] = &[
-    "adopt", "assign", "create", "delete", "disown", "pin", "release", "restore", "update",
+    "adopt", "assign", "create", "delete", "pin", "release", "update",
 ];
 
 /// Keys of `edit` and `undo`: the field that a change sets.

@@ -144,10 +144,8 @@ pub(super) enum WrittenAction {
     Assign,
     Create,
     Delete,
-    Disown,
     Pin,
     Release,
-    Restore,
     Update,
 }
 

@@ -98,6 +98,7 @@ impl Metrics {
         for number in [
             &self.nodes,
             &self.nodes_losing_blocks,
+            &self.nodes_with_unread_ports,
             &self.source_invalid,
             &self.trouble,
             &self.paused,
