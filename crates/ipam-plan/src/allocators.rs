@@ -28,9 +28,11 @@ impl<'o> OtherAllocator<'o> {
     pub fn of(observed: &'o Observed, policy: &Policy) -> OtherAllocator<'o> {
         let acknowledged = &policy.acknowledged_allocators;
         let is_open = |one: &&Arc<Allocator>| !acknowledged.contains(&one.name);
+        // A cloud's controller may have the flag for its routes alone.
         let with = |status: AllocatorStatus| {
-            let mut open = observed.allocators.iter().filter(is_open);
-            open.find(|one| one.status == status)
+            let open = observed.allocators.iter().filter(is_open);
+            let open = open.filter(|one| one.status == status);
+            open.min_by_key(|one| !one.is_manager())
         };
         let manager = ControllerProgram::KubeControllerManager.as_str();
         match (

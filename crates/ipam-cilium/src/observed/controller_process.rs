@@ -56,6 +56,12 @@ const ALLOCATE: &str = "allocate-node-cidrs";
 const CLUSTER_CIDR: &str = "cluster-cidr";
 const ROUTES: &str = "configure-cloud-routes";
 
+/// Cloud controller managers without a node-ipam controller, by executable or image. In them,
+/// `--allocate-node-cidrs` only allows the route controller (`startRouteController` in app/core.go of
+/// k8s.io/cloud-provider), and their manifests set it. Their main.go starts
+/// `DefaultInitFuncConstructors` alone.
+const WITHOUT_NODE_IPAM: [&str; 2] = ["hcloud-cloud-controller-manager", "rke2-cloud-provider"];
+
 impl ControllerProcess {
     /// The processes of a Pod, or of the Pods of a DaemonSet, each with the place of its container.
     pub(super) fn of(view: &WorkloadView<'_>) -> Vec<(usize, ControllerProcess)> {
@@ -77,7 +83,7 @@ impl ControllerProcess {
                 ControllerProcess {
                     program: program?,
                     status: status(program?, containers[place], lines),
-                    cluster_cidrs: cluster_cidrs(lines),
+                    cluster_cidrs: ranges_of(lines, CLUSTER_CIDR),
                     routes: routes(lines),
                     object: view.metadata.name.clone().into_owned(),
                     created: created.to_owned(),
@@ -100,10 +106,14 @@ impl ControllerProcess {
             AllocatorStatus::Active => "true",
         };
         let mut words = vec![self.program.to_string(), format!("--{ALLOCATE}={value}")];
-        let blocks = self.cluster_cidrs.iter().filter_map(Range::largest_block);
-        let cidrs: Vec<String> = blocks.map(|block| block.to_string()).collect();
-        if !cidrs.is_empty() {
-            words.push(format!("--{CLUSTER_CIDR}={}", cidrs.join(",")));
+        for (flag, ranges) in [
+            (CLUSTER_CIDR, &self.cluster_cidrs),
+        ] {
+            let blocks = ranges.iter().filter_map(Range::largest_block);
+            let cidrs: Vec<String> = blocks.map(|block| block.to_string()).collect();
+            if !cidrs.is_empty() {
+                words.push(format!("--{flag}={}", cidrs.join(",")));
+            }
         }
         if self.routes == CloudRoutes::On {
             words.push(format!("--{ROUTES}=true"));
@@ -245,8 +255,12 @@ fn status(
     container: &Container,
     lines: &[CommandLine],
 ) -> AllocatorStatus {
-    if program == ControllerProgram::NodeIpamController {
-        return AllocatorStatus::Active;
+    match program {
+        ControllerProgram::NodeIpamController => return AllocatorStatus::Active,
+        ControllerProgram::CloudControllerManager if lacks_node_ipam(container) => {
+            return AllocatorStatus::Inactive;
+        }
+        _ => {}
     }
     // Without a command, the image names the program.
     let runs_image = container.command.is_empty() && !container.args.is_empty();
@@ -260,8 +274,15 @@ fn status(
     statuses.max().unwrap_or(AllocatorStatus::Unknown)
 }
 
-fn cluster_cidrs(lines: &[CommandLine]) -> Vec<Range> {
-    let texts = lines.iter().filter_map(|line| line.flag(CLUSTER_CIDR));
+fn lacks_node_ipam(container: &Container) -> bool {
+    let words = container.command.iter().chain(&container.args);
+    let words = words.filter(|word| !word.starts_with('-'));
+    let mut words = [&container.image].into_iter().chain(words);
+    words.any(|word| WITHOUT_NODE_IPAM.iter().any(|name| word.contains(name)))
+}
+
+fn ranges_of(lines: &[CommandLine], flag: &str) -> Vec<Range> {
+    let texts = lines.iter().filter_map(|line| line.flag(flag));
     let texts = texts.flat_map(|list| list.split(','));
     let blocks = texts.filter_map(|text| Block::lenient(text.trim()).ok());
     blocks.map(|block| block.range()).collect()
@@ -545,6 +566,33 @@ mod tests {
                 .first()
                 .map(|process| (process.program, process.status));
             assert_eq!(found, expected, "{name} {container}");
+        }
+    }
+
+    #[test]
+    fn cloud_controllers_without_node_ipam() {
+        let on = "--allocate-node-cidrs=true";
+        let cases = [
+            (
+                json!({"image": "rancher/rke2-cloud-provider:v1.33.4", "command": ["cloud-controller-manager", on]}),
+                Inactive,
+            ),
+            (
+                json!({"image": "mirror/ccm:1", "command": ["/bin/hcloud-cloud-controller-manager", on]}),
+                Inactive,
+            ),
+            (
+                json!({"image": "azure-cloud-controller-manager:v1", "command": ["cloud-controller-manager", on, "--leader-elect-resource-name=rke2-cloud-provider"]}),
+                Active,
+            ),
+        ];
+        for (container, expected) in cases {
+            let process = processes("p", &container).remove(0);
+            assert_eq!(
+                (process.program, process.status),
+                (Ccm, expected),
+                "{container}"
+            );
         }
     }
 

@@ -184,6 +184,9 @@ fn of_processes(
     let what = match (leader.program, leader.status) {
         (ControllerProgram::NodeIpamController, _) => "runs",
         (_, AllocatorStatus::Active) => "runs with --allocate-node-cidrs=true",
+        (ControllerProgram::CloudControllerManager, AllocatorStatus::Inactive) => {
+            "assigns no pod CIDRs, by its program and flags"
+        }
         (_, AllocatorStatus::Inactive) => "runs without --allocate-node-cidrs=true",
         (_, AllocatorStatus::Unknown) => "runs with flags that are not visible",
     };
