@@ -43,6 +43,8 @@ pub(super) struct ControllerProcess {
     pub status: AllocatorStatus,
     /// `--cluster-cidr`.
     pub cluster_cidrs: Vec<Range>,
+    /// `--service-cluster-ip-range`.
+    pub service_cidrs: Vec<Range>,
     pub routes: CloudRoutes,
     /// Name of the Pod or DaemonSet.
     pub object: String,
@@ -54,6 +56,7 @@ pub(super) struct ControllerProcess {
 
 const ALLOCATE: &str = "allocate-node-cidrs";
 const CLUSTER_CIDR: &str = "cluster-cidr";
+const SERVICE_CIDR: &str = "service-cluster-ip-range";
 const ROUTES: &str = "configure-cloud-routes";
 
 /// Cloud controller managers without a node-ipam controller, by executable or image. In them,
@@ -84,6 +87,7 @@ impl ControllerProcess {
                     program: program?,
                     status: status(program?, containers[place], lines),
                     cluster_cidrs: ranges_of(lines, CLUSTER_CIDR),
+                    service_cidrs: ranges_of(lines, SERVICE_CIDR),
                     routes: routes(lines),
                     object: view.metadata.name.clone().into_owned(),
                     created: created.to_owned(),
@@ -108,6 +112,7 @@ impl ControllerProcess {
         let mut words = vec![self.program.to_string(), format!("--{ALLOCATE}={value}")];
         for (flag, ranges) in [
             (CLUSTER_CIDR, &self.cluster_cidrs),
+            (SERVICE_CIDR, &self.service_cidrs),
         ] {
             let blocks = ranges.iter().filter_map(Range::largest_block);
             let cidrs: Vec<String> = blocks.map(|block| block.to_string()).collect();

@@ -24,7 +24,7 @@ pub enum ObservedKind {
     /// DaemonSets in `kube-system`, and Deployments of a cluster file: cloud-controller-manager may be
     /// among them.
     ControllerDaemonSet,
-    /// ServiceCIDRs, Kubernetes 1.31 and later.
+    /// ServiceCIDRs, Kubernetes 1.33 and later by default.
     ServiceCidr,
     /// `CiliumLoadBalancerIPPool`s.
     LoadBalancerPool,

@@ -3,7 +3,7 @@
 //!
 //! It never decides whether an allocator blocks a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::controller_process::{
@@ -108,6 +108,13 @@ pub(super) fn allocators(
         found.insert(allocator.name.clone(), allocator);
     }
     found.into_values().map(Arc::new).collect()
+}
+
+/// The Service CIDRs by flags, for Kubernetes before 1.33, which has no ServiceCIDRs by default.
+pub(super) fn service_ranges(processes: &[ControllerProcess]) -> Vec<Range> {
+    let ranges = processes.iter().flat_map(|process| &process.service_cidrs);
+    let ranges: BTreeSet<Range> = ranges.copied().collect();
+    ranges.into_iter().collect()
 }
 
 /// The programs that wrote to the newest Nodes.

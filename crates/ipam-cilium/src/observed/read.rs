@@ -9,7 +9,7 @@ use super::controller_process::ControllerProcess;
 use super::identify::ReadError;
 use super::installation::Installations;
 use super::kind::ObservedKind;
-use super::node_allocators::allocators;
+use super::node_allocators::{allocators, service_ranges};
 use super::pod_pools::PodPoolView;
 use super::protobuf::{self, value_of_protobuf};
 use super::read_node::{read_cilium_node, read_node};
@@ -207,6 +207,9 @@ impl Reader {
         }
         self.observed.cilium.version = version;
         self.choose_node_configs();
+        if self.observed.service_ranges.is_empty() {
+            self.observed.service_ranges = service_ranges(&self.controllers);
+        }
         self.observed.allocators = allocators(&self.observed.nodes, self.controllers);
         self.observed.service_ranges.sort_unstable();
         self.observed.blind_spots.sort_by_key(|spot| spot.kind);
