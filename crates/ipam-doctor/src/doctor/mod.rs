@@ -80,6 +80,8 @@ pub fn examine(
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
     findings.extend(check::observed(observed));
+    let no_files = Desired::default();
+    findings.extend(check::unseen(desired.unwrap_or(&no_files), observed));
     if let Some(desired) = desired {
         findings.extend(check::examination(desired, observed));
         findings.extend(future_ranges::outside_pools(desired, observed));

@@ -327,14 +327,22 @@ pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<F
     unseen(desired, observed)
 }
 
-/// Objects that are visible in most clusters, but not in this one.
-pub(super) fn unseen(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = releases::unclear(desired, observed).into_iter().collect();
-    let hidden = |kind| observed.blind_spot(kind).is_some();
-    if observed.service_ranges.is_empty() && !hidden(ObservedKind::ServiceCidr) {
-        let message = "no ServiceCIDR is visible (Kubernetes 1.31 and later has them), so Service addresses are not excluded";
-        let finding = Finding::new(Severity::Info, Rule("service-cidr-unseen"), message);
-        findings.push(finding.help("list the Service CIDR under `excluded` in the Policy"));
+/// Objects that are visible in most clusters, but not in this one. Without a pool for nodes, no other
+/// allocator competes with `cilium-ipam`.
+pub fn unseen(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let unclear = releases::unclear(desired, observed).filter(|_| !desired.pools.is_empty());
+    let services = unseen_services(desired, observed);
+    unclear.into_iter().chain(services).collect()
+}
+
+/// Ranges that the Policy excludes may be the Service CIDRs.
+fn unseen_services(desired: &Desired, observed: &Observed) -> Option<Finding> {
+    let is_hidden = observed.blind_spot(ObservedKind::ServiceCidr).is_some();
+    let is_excluded = !desired.policy.excluded.is_empty();
+    if !observed.service_ranges.is_empty() || is_hidden || is_excluded {
+        return None;
     }
-    findings
+    let message = "no ServiceCIDR is visible (Kubernetes 1.33 and later has them), so Service addresses are not excluded";
+    let finding = Finding::new(Severity::Info, Rule("service-cidr-unseen"), message);
+    Some(finding.help("list the Service CIDR under `excluded` in the Policy"))
 }

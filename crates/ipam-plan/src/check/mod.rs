@@ -17,6 +17,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
 
+pub use cluster::unseen;
 pub use files::is_private;
 pub use load_balancing::at_start;
 pub use neutron::pools_outside;
@@ -66,7 +67,6 @@ pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
 pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(releases::unfinished(&Desired::default(), observed));
-    findings.extend(cluster::unseen(&Desired::default(), observed));
     findings.extend(releases::unknown(observed));
     findings.extend(shared_slots::removed_at_operator_start(
         &Desired::default(),
