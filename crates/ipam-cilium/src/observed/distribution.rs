@@ -159,8 +159,15 @@ impl Distribution {
 pub(super) fn switch_off(distribution: Option<Distribution>, controller: &str) -> String {
     let embeds = |one: &Distribution| one.embedding_process() == Some(controller);
     let distribution = distribution.or_else(|| Distribution::ALL.into_iter().find(embeds));
+    let program = super::controller_process::named_in(controller);
+    let has_flag = match program {
+        Some(program) => program != ControllerProgram::NodeIpamController,
+        None => false,
+    };
+    // Not the place of a program such as kops-controller.
+    let distribution = distribution.filter(|one| has_flag || embeds(one));
     let exact = distribution.and_then(|distribution| distribution.switch_off(controller));
-    exact.unwrap_or_else(|| match super::controller_process::named_in(controller) {
+    exact.unwrap_or_else(|| match program {
         Some(ControllerProgram::NodeIpamController) | None => {
             format!("stop {controller}, or switch off its allocation of pod CIDRs")
         }

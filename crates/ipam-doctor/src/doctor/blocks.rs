@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::{endpoint_routes, finding};
 use ipam_cilium::observed::{
-    FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind, OperatorBlocks, range_setting,
+    ControllerProgram, FamilyUse, HoldingField, ModeSeen, Node, Observed, ObservedKind,
+    OperatorBlocks, range_setting,
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
@@ -238,8 +239,20 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
     vec![
         finding
             .causes("harmless to this Cilium, which does not read it; a cloud's route controller or kube-router would")
-            .help("run kube-controller-manager with --allocate-node-cidrs=false, so that new Nodes get no spec.podCIDRs"),
+            .help(format!("{}, so that new Nodes get no spec.podCIDRs", without_specs(observed))),
     ]
+}
+
+/// How to keep new Nodes without `spec.podCIDRs`. Providers of hosted control planes cannot be asked
+/// to change what is harmless.
+fn without_specs(observed: &Observed) -> &str {
+    let kube = ControllerProgram::KubeControllerManager.as_str();
+    let mut allocators = observed.allocators.iter();
+    let embedded = allocators.find(|one| one.is_manager() && one.name != kube);
+    embedded.map_or(
+        "run kube-controller-manager with --allocate-node-cidrs=false",
+        |allocator| &allocator.switch_off,
+    )
 }
 
 /// An agent waits indefinitely until its node has a block of each enabled family.
