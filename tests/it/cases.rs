@@ -70,6 +70,7 @@ groups! {
     where_cilium_runs: "cilium-identity";
     slots_of_the_operator: "operator-slots", "operator-slots-other-nodes";
     other_allocators: "allocators";
+    clusters_of_distributions: "distributions";
 }
 
 /// Runs every case of a group, and fails with all that is not as expected.
