@@ -9,8 +9,8 @@ use super::target::read_cluster;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{by_name, diagnostics, grouped_digits, natural_order, printable};
 use ipam_cilium::lbipam::{
-    AddressPool, Counts, Evaluated, GainedAddress, LbService, OperatorState, Pending,
-    ServiceOutcome, ServingState, conflicts, evaluate,
+    AddressPool, Counts, GainedAddress, LbService, OperatorState, Pending, ServiceOutcome,
+    ServingState, conflicts,
 };
 use ipam_cilium::observed::{AddressPoolStatus, Observed};
 use ipam_cluster::Extent;
@@ -18,6 +18,7 @@ use ipam_config::documents::Documents;
 use ipam_core::net::Range;
 use ipam_core::text::joined;
 use ipam_plan::check;
+use ipam_plan::plan::Outlook;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
@@ -89,20 +90,16 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
 }
 
 fn tables(observed: &Observed) -> Tables {
-    let rules = observed.lb_rules();
-    let pools = observed.address_pools_as_read(&rules);
-    let running = OperatorState::Running(&pools);
-    let Evaluated {
-        outcomes, counts, ..
-    } = evaluate(&pools, observed.services.values(), &rules, running);
-    let conflicts = conflicts(&pools, running);
+    let outlook = Outlook::new(observed);
+    let (next, pools) = (outlook.next(), &outlook.pools);
+    let conflicts = conflicts(pools, OperatorState::Running(pools));
     let pool_row = |pool: &AddressPool| {
         let status = observed
             .address_pools
             .get(&pool.name)
             .map(|seen| seen.status.clone())
             .unwrap_or_default();
-        let counted: Counts = counts.get(&pool.name).copied().unwrap_or_default();
+        let counted: Counts = next.counts.get(&pool.name).copied().unwrap_or_default();
         let conflicting = conflicts.contains_key(pool.name.as_str());
         let AddressPoolStatus {
             conflicting: reported,
@@ -125,17 +122,17 @@ fn tables(observed: &Observed) -> Tables {
             },
         }
     };
-    let service_row = |(name, outlook): (&ipam_core::model::ServiceName, &ServiceOutcome)| {
-        Some(row_of(observed.services.get(name)?, outlook, &pools))
+    let service_row = |(name, next): (&ipam_core::model::ServiceName, &ServiceOutcome)| {
+        Some(row_of(observed.services.get(name)?, next, &outlook))
     };
     Tables {
         format_version: "1.1",
         pools: pools.iter().map(pool_row).collect(),
-        services: outcomes.iter().filter_map(service_row).collect(),
+        services: next.outcomes.iter().filter_map(service_row).collect(),
     }
 }
 
-fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) -> ServiceRow {
+fn row_of(service: &LbService, next: &ServiceOutcome, outlook: &Outlook<'_>) -> ServiceRow {
     let has = |pool: &&AddressPool| {
         let covers = |address: &std::net::IpAddr| {
             pool.ranges
@@ -144,13 +141,11 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
         };
         pool.selects(&service.labels) && service.ingress.iter().any(covers)
     };
-    let loses = outlook
-        .loses
-        .iter()
-        .map(|(address, why)| format!("loses {address}: {why}"));
-    let gains = outlook.gains.iter().map(GainedAddress::to_string);
+    let loses = outlook.lost(service).into_iter();
+    let loses = loses.map(|lost| outlook.in_words(&lost));
+    let gains = next.gains.iter().map(GainedAddress::to_string);
     let is_reported = |reason: &str| service.reason.as_deref() == Some(reason);
-    let pending = outlook
+    let pending = next
         .pending
         .iter()
         .map(Pending::reason)
@@ -162,7 +157,8 @@ fn row_of(service: &LbService, outlook: &ServiceOutcome, pools: &[AddressPool]) 
         name: service.name.name().to_owned(),
         external_ips: service.ingress.iter().map(ToString::to_string).collect(),
         hostnames: hostnames.map(|one| one.hostname.clone()).collect(),
-        pools: pools
+        pools: outlook
+            .pools
             .iter()
             .filter(has)
             .map(|pool| pool.name.clone())

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
-use super::human_lb::time_in_words;
 use super::markdown_page::{Entry, Page, UpTo};
 use super::markup::{Markup, Phrase};
 use super::text::grouped_digits;
@@ -156,7 +155,7 @@ impl Loss<'_> {
         match (self.lost.when, self.refusals.is_empty()) {
             (LossTime::Now, true) => "when this is applied",
             (LossTime::Now, false) => "if this were applied",
-            (later, _) => time_in_words(later),
+            (later, _) => later.in_words(),
         }
     }
 

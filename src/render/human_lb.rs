@@ -9,7 +9,7 @@ use super::human::{Detail, limit, more, sign, values};
 use super::text::{Paint, count, printable};
 use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::by_name;
-use ipam_plan::plan::{ChangeDocument, LossTime, ServiceEffectDocument, TargetKind};
+use ipam_plan::plan::{ChangeDocument, ServiceEffectDocument, TargetKind};
 
 /// Pools with their diffs, and pins.
 pub(super) fn changes(changes: &[ChangeDocument], detail: Detail) -> String {
@@ -117,23 +117,10 @@ pub(super) fn effects(services: &[ServiceEffectDocument], detail: Detail) -> Str
     text + &more(sorted.len() - shown.len())
 }
 
-/// When an address is lost.
-pub(super) fn time_in_words(when: LossTime) -> &'static str {
-    match when {
-        LossTime::Now => "now",
-        LossTime::OperatorRestart => "when the operator restarts",
-        LossTime::Upgrade => "when Cilium is upgraded",
-    }
-}
-
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
 pub(super) fn effect_parts(service: &ServiceEffectDocument) -> Vec<String> {
     let loses = service.loses.iter().map(|lost| {
-        let loses = match lost.certainty {
-            Certainty::Certain => "loses",
-            Certainty::LeftToChance => "may lose",
-        };
-        let when = time_in_words(lost.when);
+        let (loses, when) = (lost.certainty.verb(), lost.when.in_words());
         format!("{loses} {} {when}: {}", lost.address, lost.reason)
     });
     let waits = match service.certainty {

@@ -60,6 +60,7 @@ groups! {
     blocks_that_no_agent_reads: "unread-blocks";
     explanations_of_services: "explain-services";
     hostnames_of_services: "hostnames";
+    outlook_of_load_balancers: "lb-outlook";
     imports_of_nodes: "import";
     load_balancers: "load-balancers";
     pools_of_pods: "pod-pools";

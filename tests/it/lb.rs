@@ -287,10 +287,12 @@ fn next_second(server: &Server, older: &Value) {
     wait_until("the next second", testbed::PATIENCE, is_over).unwrap();
 }
 
-/// The operator reports for each Service what we predict.
+/// The operator reports for each Service what we predict, as long as it runs.
 fn assert_nothing_else_is_expected(shown: &Value) {
     for service in shown["services"].as_array().unwrap() {
-        assert_eq!(service["expected"], json!([]), "{service:#}");
+        let expected = service["expected"].as_array().unwrap().iter();
+        let mut now = expected.filter(|one| !one.as_str().unwrap().contains("when the operator"));
+        assert_eq!(now.next(), None, "{service:#}");
     }
 }
 

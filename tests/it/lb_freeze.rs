@@ -232,7 +232,7 @@ fn a_pin_that_cannot_help_is_not_written() {
         service("web", &["20.0.10.7"], Made::default()),
     ]);
     let ran = lb(&folder, &["freeze"], 2);
-    ran.stderr.assert_has("Service shop/doomed: Cilium takes 30.0.10.1 away when its operator restarts, also from a pinned Service: its pool is disabled");
+    ran.stderr.assert_has("Service shop/doomed: Cilium takes 30.0.10.1 away when the operator restarts, also from a pinned Service: its pool is disabled");
     assert_eq!(files(&folder), ["pools/frozen/shop/web.yaml"]);
 }
 

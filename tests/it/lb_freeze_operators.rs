@@ -176,7 +176,7 @@ fn a_pin_does_not_keep_an_address_of_a_disabled_pool() {
             )
             .unwrap();
         let ran = server.run(&["lb", "freeze"]).expect(2);
-        let told = "Service default/doomed: Cilium takes 30.0.10.3 away when its operator restarts";
+        let told = "Service default/doomed: Cilium takes 30.0.10.3 away when the operator restarts";
         drop(first);
         let _second = operator(&server, version);
         wait_for_operator(&server, 1);

@@ -8,14 +8,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
-    ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServedAddress, ServiceOwner,
+    Certainty, ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServedAddress, ServiceOwner,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
 use ipam_core::text::joined;
 use ipam_desired::{Desired, PinnedTo, ServicePin};
-use ipam_plan::check::at_start;
-use ipam_plan::plan::{Change, LostAddress, Plan, Target};
+use ipam_plan::plan::{Change, LostAddress, Outlook, Plan, Target};
 
 /// Labels of the Services that Cilium makes for a Gateway and for an Ingress
 /// (`operator/pkg/model/translation` @ 1.15.19, 1.19.3).
@@ -119,7 +118,7 @@ impl fmt::Display for WhyLeft {
 /// Decides on the pins.
 pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze {
     let rules = observed.lb_rules();
-    let lost = lost_at_restart(observed, &rules);
+    let lost = lost_anyway(observed);
     let mut freeze = Freeze::default();
     let selected = observed.services.values().filter(|service| match frozen {
         Frozen::All => true,
@@ -145,40 +144,40 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
     freeze
 }
 
-/// Services that lose an address when the operator starts, whatever they request.
-fn lost_at_restart(observed: &Observed, rules: &LbRules) -> BTreeMap<ServiceName, WhyLeft> {
-    let pools = observed.address_pools_as_read(rules);
-    let outcomes = at_start(observed, &pools, rules).outcomes;
-    let lost = outcomes.into_iter().filter_map(|(name, outcome)| {
-        let is_pool = |why: &LossReason| match why {
-            LossReason::NoPool
-            | LossReason::NotSelected
-            | LossReason::Rejoined
-            | LossReason::PoolDisabled
-            | LossReason::PoolConflicting
-            | LossReason::Reserved => true,
-            LossReason::NotRequested
-            | LossReason::Taken
-            | LossReason::Waiting
-            | LossReason::SharingKey
-            | LossReason::NoLongerShared
-            | LossReason::BlockEdited
-            | LossReason::Hostname
-            | LossReason::UnknownPool => false,
-        };
+/// Services that lose an address, whatever they request.
+fn lost_anyway(observed: &Observed) -> BTreeMap<ServiceName, WhyLeft> {
+    let is_of_pool = |lost: &LostAddress| match lost.why {
         // A pin does not join an address.
-        let joins = |(_, why): &(IpAddr, LossReason)| *why == LossReason::Rejoined;
-        let joined = outcome.contested.into_iter().filter(joins);
-        let mut all = outcome.loses.into_iter().chain(joined);
-        let (address, why) = all.find(|(_, why)| is_pool(why))?;
-        let reason = format!(
-            "Cilium takes {address} away when its operator restarts, also from a pinned Service: {}",
-            why.as_str()
-        );
-        let unblock = "fix the pool first".to_owned();
-        Some((name, WhyLeft::Blocked { reason, unblock }))
-    });
-    lost.collect()
+        LossReason::Rejoined => true,
+        LossReason::NoPool
+        | LossReason::NotSelected
+        | LossReason::PoolDisabled
+        | LossReason::PoolConflicting
+        | LossReason::Reserved => lost.certainty == Certainty::Certain,
+        LossReason::NotRequested
+        | LossReason::Taken
+        | LossReason::Waiting
+        | LossReason::SharingKey
+        | LossReason::NoLongerShared
+        | LossReason::BlockEdited
+        | LossReason::Hostname
+        | LossReason::UnknownPool => false,
+    };
+    let outlook = Outlook::new(observed);
+    let mut left = BTreeMap::new();
+    for (name, lost) in outlook.all_lost().filter(|(_, lost)| is_of_pool(lost)) {
+        let why = WhyLeft::Blocked {
+            reason: format!(
+                "Cilium takes {} away {}, also from a pinned Service: {}",
+                lost.address,
+                outlook.time_in_words(lost.when),
+                lost.why
+            ),
+            unblock: "fix the pool first".to_owned(),
+        };
+        left.entry(name.clone()).or_insert(why);
+    }
+    left
 }
 
 fn decide(

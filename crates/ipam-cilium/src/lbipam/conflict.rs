@@ -22,6 +22,16 @@ ipam_core::text_enum! {
 
 ipam_core::serde_as_text! { Certainty: "certainty" }
 
+impl Certainty {
+    /// `loses` or `may lose`.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Certainty::Certain => "loses",
+            Certainty::LeftToChance => "may lose",
+        }
+    }
+}
+
 /// A conflict that disables a pool, or may disable it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {

@@ -66,7 +66,7 @@ pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool}
 pub use node_allocators::{Allocator, AllocatorProof, KNOWN_ALLOCATORS};
 pub use operator::{
     BlockAllocator, IGNORE_ANNOTATION, OperatorAttention, OperatorBlocks, OperatorComplaint,
-    OperatorRefusal,
+    OperatorRefusal, OperatorRun,
 };
 pub use operator_start::{DuplicateHandling, Losers, Removal, RemovalCause};
 pub use pod_pools::{DEFAULT_POOL_SETTING, PodPoolApi, PodRanges, SeenPodPool};

@@ -28,6 +28,15 @@ pub enum OperatorAttention {
     Ignored,
 }
 
+/// Whether Cilium's operator runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorRun {
+    /// Nothing shows that it does not.
+    Assumed,
+    /// Its only Deployment is scaled to zero, and no Pod of it is left.
+    Stopped,
+}
+
 /// Who allocates a node's block in ipam `cluster-pool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockAllocator {
@@ -108,10 +117,18 @@ impl Observed {
                 None => return BlockAllocator::Unseen,
             }
         }
-        if cilium.operator_replicas == Some(0) {
-            BlockAllocator::ScaledToZero
-        } else {
-            BlockAllocator::Operator
+        match self.operator_run() {
+            OperatorRun::Stopped => BlockAllocator::ScaledToZero,
+            OperatorRun::Assumed => BlockAllocator::Operator,
+        }
+    }
+
+    pub fn operator_run(&self) -> OperatorRun {
+        let cilium = &self.cilium;
+        let is_settled = cilium.operator_state == OperatorState::Settled;
+        match cilium.operator_replicas {
+            Some(0) if is_settled => OperatorRun::Stopped,
+            _ => OperatorRun::Assumed,
         }
     }
 

@@ -5,15 +5,13 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{FORMAT_VERSION, RequirementResult, requested_addresses, requirements};
-use ipam_cilium::lbipam::{
-    AddressPool, LbService, OperatorState, ServingState, conflicts, evaluate,
-};
+use ipam_cilium::lbipam::{AddressPool, LbService, OperatorState, ServingState, conflicts};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
 use ipam_core::net::{Range, covers};
 use ipam_core::text::joined;
 use ipam_desired::{ChosenFrom, Desired, PinnedTo};
-use ipam_plan::plan::{Plan, Target};
+use ipam_plan::plan::{Outlook, Plan, Target};
 
 /// Explanation of a Service's addresses.
 #[derive(Debug, Serialize)]
@@ -69,7 +67,7 @@ pub(super) fn explain(
         requested: requested(service, desired, observed, plan),
         pools: pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
-        outlook: outlook(service, observed, &pools)
+        outlook: outlook(service, &Outlook::new(observed))
             .into_iter()
             .chain(lost_hostnames(service, plan))
             .collect(),
@@ -136,20 +134,14 @@ fn with_pools(address: IpAddr, pools: &[AddressPool]) -> String {
 }
 
 /// What LB-IPAM will take from the Service, give it, and keep it waiting for.
-fn outlook(service: &LbService, observed: &Observed, pools: &[AddressPool]) -> Vec<String> {
-    let evaluated = evaluate(
-        pools,
-        observed.services.values(),
-        &observed.lb_rules(),
-        OperatorState::Running(pools),
-    );
-    let Some(outlook) = evaluated.outcomes.get(&service.name) else {
+fn outlook(service: &LbService, outlook: &Outlook<'_>) -> Vec<String> {
+    let Some(next) = outlook.next().outcomes.get(&service.name) else {
         return vec!["not for LB-IPAM: its class belongs to another controller".to_owned()];
     };
-    let loses = outlook.loses.iter();
-    let loses = loses.map(|(address, why)| format!("loses {address}: {why}"));
-    let gains = outlook.gains.iter().map(ToString::to_string);
-    let pending = outlook.pending.iter();
+    let loses = outlook.lost(service).into_iter();
+    let loses = loses.map(|lost| outlook.in_words(&lost));
+    let gains = next.gains.iter().map(ToString::to_string);
+    let pending = next.pending.iter();
     let waits = pending.map(|pending| format!("waits: {}", pending.reason()));
     loses.chain(gains).chain(waits).collect()
 }

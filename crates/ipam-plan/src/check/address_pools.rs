@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use super::files::unusable;
 use ipam_cilium::lbipam::{LbService, ServedHostname};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_core::model::{Finding, ObjectRef, Rule, Severity, count};
 use ipam_core::net::{RangeIndex, covers, merge, overlapping_pairs};
 use ipam_desired::{
@@ -163,14 +163,15 @@ pub(super) fn that_go(observed: &Observed) -> Option<Finding> {
     let with_names = services.map(|service| (service, hostnames(service)));
     let going: Vec<(&LbService, Vec<String>)> =
         with_names.filter(|(_, names)| !names.is_empty()).collect();
-    let (severity, when) = match observed.address_pools.is_empty() {
-        true => (
+    let (severity, when) = match (observed.address_pools.is_empty(), observed.operator_run()) {
+        (true, _) => (
             Severity::Info,
             "that the first CiliumLoadBalancerIPPool makes Cilium remove",
         ),
-        false => (
+        (false, OperatorRun::Assumed) => (Severity::Warning, "that Cilium's operator removes"),
+        (false, OperatorRun::Stopped) => (
             Severity::Warning,
-            "that Cilium removes at the next change of the Service or of a pool",
+            "that Cilium's operator, which is stopped, removes when it starts",
         ),
     };
     let named = going.iter().take(NAMED);

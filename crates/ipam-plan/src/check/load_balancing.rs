@@ -1,16 +1,17 @@
 //! Rules on LoadBalancer pools and Services in the cluster: faults now, after a restart of the
 //! operator and after an upgrade.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::sharing::ways_to_share;
+use crate::plan::{LossTime, Outlook, at_start};
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, ClassUse, Conflict, Evaluated, Fatal, LbRules, LbService, LossReason,
-    OperatorState, ServiceOutcome, conflicts, evaluate, may_share,
+    AddressPool, Certainty, ClassUse, Conflict, Fatal, LbRules, LbService, LossReason,
+    OperatorState, ServiceOutcome, conflicts, may_share,
 };
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
 use ipam_core::net::Range;
 
@@ -19,50 +20,41 @@ const NAMED: usize = 10;
 
 type Losses = BTreeMap<(ServiceName, IpAddr), LossReason>;
 
+/// Lost addresses by the time, certainty and reason of their loss.
+type ByCause = BTreeMap<(LossTime, Certainty, LossReason), Vec<(ServiceName, IpAddr)>>;
+
 /// Input of every rule here.
 struct View<'o> {
     observed: &'o Observed,
-    rules: LbRules,
-    /// The pools as the running operator reads them.
-    pools: Vec<AddressPool>,
-    /// Addresses that Services lose when the running operator restarts.
-    at_restart: Losses,
-    /// Addresses that they may lose then.
-    at_stake: Losses,
-    /// What makes the next operator panic.
-    fatal: Option<Fatal>,
+    outlook: Outlook<'o>,
+    lost: ByCause,
 }
 
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
-    let rules = observed.lb_rules();
-    let pools = observed.address_pools_as_read(&rules);
-    let Evaluated {
-        outcomes, fatal, ..
-    } = at_start(observed, &pools, &rules);
-    let at_restart = losses(&outcomes, |outcome| &outcome.loses);
-    let at_stake = losses(&outcomes, |outcome| &outcome.contested);
+    let outlook = Outlook::new(observed);
+    let mut lost = ByCause::new();
+    for (service, one) in outlook.all_lost() {
+        if let Some(address) = one.address.ip() {
+            let cause = (one.when, one.certainty, one.why);
+            lost.entry(cause)
+                .or_default()
+                .push((service.clone(), address));
+        }
+    }
     let view = View {
         observed,
-        rules,
-        pools,
-        at_restart,
-        at_stake,
-        fatal,
+        outlook,
+        lost,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 5] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 6] = [
         operator_panics,
         overlapping_address_pools,
         addresses_held_twice,
+        addresses_lost_now,
         addresses_lost_at_restart,
         addresses_lost_at_upgrade,
     ];
     rules.iter().flat_map(|rule| rule(&view)).collect()
-}
-
-/// What becomes of Services when an operator of these rules starts with these pools.
-pub fn at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) -> Evaluated {
-    let services = observed.services.values();
-    evaluate(pools, services, rules, OperatorState::Restarted)
 }
 
 /// A Service at which the next operator panics: it serves none at all.
@@ -71,7 +63,7 @@ fn operator_panics(view: &View<'_>) -> Vec<Finding> {
         let (service, pool) = (fatal.service.to_string(), fatal.pool.escape_debug());
         let message = format!(
             "Cilium {}'s operator panics when it starts, because the Service `{}` has a sharing key and requests {}, which the pool `{pool}` reserves: no Service gets an address",
-            view.rules.version(),
+            view.outlook.rules.version(),
             service.escape_debug(),
             fatal.address,
         );
@@ -80,20 +72,7 @@ fn operator_panics(view: &View<'_>) -> Vec<Finding> {
             .about(ObjectRef::service(&fatal.service))
             .help("remove the request or the sharing key, or set `allowFirstLastIPs: \"Yes\"` in the pool")
     };
-    view.fatal.iter().map(finding).collect()
-}
-
-/// The addresses that Services lose, or those that they may lose.
-fn losses(
-    outcomes: &BTreeMap<ServiceName, ServiceOutcome>,
-    select: fn(&ServiceOutcome) -> &[(IpAddr, LossReason)],
-) -> Losses {
-    let of_service = |(name, outcome): (&ServiceName, &ServiceOutcome)| {
-        let lost = select(outcome).iter();
-        lost.map(|(address, why)| ((name.clone(), *address), *why))
-            .collect::<Vec<_>>()
-    };
-    outcomes.iter().flat_map(of_service).collect()
+    view.outlook.fatal().into_iter().map(finding).collect()
 }
 
 /// `default/a 10.0.0.1, default/b 10.0.0.2 and 7 more`.
@@ -111,71 +90,98 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
     format!("{}{more}", first.join(", "))
 }
 
+/// Addresses that the running operator takes away: another program wrote them, or the Service or its
+/// pool has just changed.
+fn addresses_lost_now(view: &View<'_>) -> Vec<Finding> {
+    let of_now = view
+        .lost
+        .iter()
+        .filter(|((when, ..), _)| *when == LossTime::Now);
+    let finding = |((_, _, why), lost): (&(_, _, LossReason), &Vec<_>)| {
+        // Two holders of one address have their own finding.
+        if *why == LossReason::Taken {
+            return None;
+        }
+        let message = format!(
+            "Cilium's operator takes addresses away from Services, because {why}: {}",
+            named(lost.iter())
+        );
+        let finding = Finding::new(Severity::Error, Rule("addresses-lost-now"), message);
+        let finding = about_services(finding, lost);
+        let finding = finding
+            .causes("clients lose these addresses, however often another program writes them");
+        Some(finding.help(way_out_now(*why, &view.outlook.rules)))
+    };
+    of_now.filter_map(finding).collect()
+}
+
+fn about_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
+    let mut services = lost.iter().map(|(name, _)| ObjectRef::service(name));
+    match services.next() {
+        Some(first) => services.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
+}
+
+fn way_out_now(why: LossReason, rules: &LbRules) -> String {
+    let keep = match why {
+        LossReason::NotRequested => "let the Services request the addresses that they have",
+        LossReason::NotSelected => {
+            "label the Services so that the pool of the address selects them"
+        }
+        _ => "add the addresses to a pool that selects the Services",
+    };
+    let by_default = match rules.is_of(behaviours::LB_IPAM_SETTINGS) {
+        true => ", or set `default-lb-service-ipam: none` in cilium-config",
+        false => "",
+    };
+    format!(
+        "to keep them, {keep}; if another program gives these addresses, create the Services anew with its `spec.loadBalancerClass`{by_default}"
+    )
+}
+
 /// Addresses that the running operator keeps, and the next one removes or may give to another
 /// Service.
 fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
-    let mut by_reason: BTreeMap<(Certainty, LossReason), Vec<&(ServiceName, IpAddr)>> =
-        BTreeMap::new();
-    let running = evaluate(
-        &view.pools,
-        view.observed.services.values(),
-        &view.rules,
-        OperatorState::Running(&view.pools),
-    );
-    let is_kept_now = |(name, address): &(ServiceName, IpAddr)| {
-        let outcome = running.outcomes.get(name);
-        outcome.is_some_and(|outcome| outcome.keeps.contains(address))
+    let later = view
+        .lost
+        .iter()
+        .filter(|((when, ..), _)| *when == LossTime::OperatorRestart);
+    let starts = match view.outlook.run() {
+        OperatorRun::Assumed => "the Cilium operator restarts",
+        OperatorRun::Stopped => "the Cilium operator, which is stopped, starts",
     };
-    for (lost, why) in &view.at_restart {
+    let finding = |((_, certainty, why), lost): (&(_, Certainty, LossReason), &Vec<_>)| {
         // Two holders of one address have their own finding.
-        if is_of_pool(*why) || (*why != LossReason::Taken && is_kept_now(lost)) {
-            by_reason
-                .entry((Certainty::Certain, *why))
-                .or_default()
-                .push(lost);
+        if (*certainty, *why) == (Certainty::Certain, LossReason::Taken) {
+            return None;
         }
-    }
-    for (lost, why) in &view.at_stake {
-        by_reason
-            .entry((Certainty::LeftToChance, *why))
-            .or_default()
-            .push(lost);
-    }
-    let finding = |((certainty, why), lost): ((Certainty, LossReason), Vec<_>)| {
         let effect = match certainty {
-            Certainty::Certain => "keep their addresses only until the Cilium operator restarts",
-            Certainty::LeftToChance => "may lose their addresses when the Cilium operator restarts",
+            Certainty::Certain => "keep their addresses only until",
+            Certainty::LeftToChance => "may lose their addresses when",
         };
         let because = match why {
             LossReason::PoolDisabled => "the pool is disabled".to_owned(),
             LossReason::PoolConflicting => "the pool overlaps another one".to_owned(),
             LossReason::Reserved => "their pool reserves the first and the last address".to_owned(),
             LossReason::Waiting => {
-                let version = view.rules.version();
+                let version = view.outlook.rules.version();
                 format!("Cilium {version} may serve a Service that waits before them")
             }
             other => other.to_string(),
         };
         let message = format!(
-            "Services that {effect}, because {because}: {}",
-            named(lost.into_iter())
+            "Services that {effect} {starts}, because {because}: {}",
+            named(lost.iter())
         );
         let finding = Finding::new(
             Severity::Warning,
             Rule("addresses-lost-at-restart"),
             message,
         );
-        finding.help(way_out(why))
+        Some(finding.help(way_out(*why)))
     };
-    by_reason.into_iter().map(finding).collect()
-}
-
-/// Whether the running operator keeps each address that is lost for this reason.
-fn is_of_pool(why: LossReason) -> bool {
-    matches!(
-        why,
-        LossReason::PoolDisabled | LossReason::PoolConflicting | LossReason::Reserved
-    )
+    later.filter_map(finding).collect()
 }
 
 fn way_out(why: LossReason) -> &'static str {
@@ -207,20 +213,24 @@ fn way_out(why: LossReason) -> &'static str {
 /// Addresses that the rules of Cilium 1.16 and later take away: mostly those in `spec.cidrs`, which
 /// they do not read.
 fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
-    let View {
-        observed,
-        rules,
-        at_restart,
-        ..
-    } = view;
+    let (observed, rules) = (view.observed, &view.outlook.rules);
     let upgraded = rules.upgraded();
     if !rules.is_of(behaviours::POOL_CIDRS) || upgraded.is_of(behaviours::POOL_CIDRS) {
         return Vec::new();
     }
     let pools = observed.address_pools_as_read(&upgraded);
     let outcomes = at_start(observed, &pools, &upgraded).outcomes;
-    let mut lost = losses(&outcomes, |outcome| &outcome.loses);
-    lost.retain(|lost, _| !at_restart.contains_key(lost));
+    let is_certain = |(when, certainty, _): &(LossTime, Certainty, LossReason)| {
+        *certainty == Certainty::Certain && *when <= LossTime::OperatorRestart
+    };
+    let before = view.lost.iter().filter(|(cause, _)| is_certain(cause));
+    let before: BTreeSet<&(ServiceName, IpAddr)> = before.flat_map(|(_, lost)| lost).collect();
+    let of_service = |(name, outcome): (ServiceName, ServiceOutcome)| {
+        let lost = outcome.loses.into_iter();
+        lost.map(move |(address, why)| ((name.clone(), address), why))
+    };
+    let mut lost: Losses = outcomes.into_iter().flat_map(of_service).collect();
+    lost.retain(|lost, _| !before.contains(lost));
     let mut by_cause: BTreeMap<(String, &str), Vec<&(ServiceName, IpAddr)>> = BTreeMap::new();
     for (lost, why) in &lost {
         let cause = cause_at_upgrade(lost.1, *why, observed);
@@ -308,7 +318,8 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
             .about(subject)
             .help("remove the addresses from one of them")
     };
-    conflicts(&view.pools, OperatorState::Running(&view.pools))
+    let pools = &view.outlook.pools;
+    conflicts(pools, OperatorState::Running(pools))
         .into_iter()
         .map(finding)
         .collect()
@@ -317,9 +328,7 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
 /// Services that have one address and do not share it: overlapping pools gave it twice, or a Service
 /// has changed since.
 fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
-    let View {
-        observed, rules, ..
-    } = view;
+    let (observed, rules) = (view.observed, &view.outlook.rules);
     let mut holders: BTreeMap<IpAddr, Vec<&LbService>> = BTreeMap::new();
     for service in observed
         .services
@@ -356,7 +365,7 @@ fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
 fn way_apart(address: IpAddr, view: &View<'_>) -> &'static str {
     let own = Range::from(address);
     let covers = |pool: &&AddressPool| pool.ranges.iter().any(|one| one.range.contains(&own));
-    match view.pools.iter().filter(covers).count() {
+    match view.outlook.pools.iter().filter(covers).count() {
         0 | 1 => "Let one of them request another address",
         _ => "Remove the address from one of the overlapping pools",
     }

@@ -19,7 +19,6 @@ use ipam_desired::Desired;
 
 pub use cluster::unseen;
 pub use files::is_private;
-pub use load_balancing::at_start;
 pub use neutron::pools_outside;
 pub(crate) use releases::are_known;
 pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};

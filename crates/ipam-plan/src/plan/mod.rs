@@ -61,9 +61,10 @@ pub use document::{
 };
 pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use file_blocks::pools_of;
+pub(crate) use lb::at_start;
 pub use lb::{
-    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, PoolAction,
-    ServiceChange, ServiceEffect, effects,
+    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, Outlook,
+    PoolAction, ServiceChange, ServiceEffect, effects,
 };
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};

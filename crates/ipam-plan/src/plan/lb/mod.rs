@@ -14,6 +14,7 @@
 mod address_pools;
 mod choice;
 mod obstacle;
+mod outlook;
 mod refusals;
 mod service_pins;
 mod simulate;
@@ -36,6 +37,8 @@ use ipam_core::net::Address;
 use ipam_desired::Desired;
 
 pub use obstacle::{AddressUser, LbObstacle};
+pub use outlook::Outlook;
+pub(crate) use outlook::at_start;
 pub(super) use refusals::refusals;
 pub use simulate::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 

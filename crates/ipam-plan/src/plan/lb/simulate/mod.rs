@@ -22,6 +22,7 @@ use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Hazard, ServiceName};
 use ipam_core::net::{Range, RangeIndex};
 
+pub(super) use self::service_effect::with_hostnames;
 pub use self::service_effect::{Effects, LossTime, LostAddress, ServiceEffect};
 
 /// The effects of these changes, in their order.

@@ -34,6 +34,16 @@ ipam_core::text_enum! {
 
 ipam_core::serde_as_text! { LossTime: "time of a loss" }
 
+impl LossTime {
+    pub fn in_words(self) -> &'static str {
+        match self {
+            LossTime::Now => "now",
+            LossTime::OperatorRestart => "when the operator restarts",
+            LossTime::Upgrade => "when Cilium is upgraded",
+        }
+    }
+}
+
 /// An address or a hostname that a Service has and loses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostAddress {
@@ -207,18 +217,27 @@ impl Simulation {
                 why: LossReason::Hostname,
                 certainty: Certainty::Certain,
             });
-            let with_address = service.hostnames.iter().filter_map(|one| {
-                let mut loses = effect.loses.iter();
-                let lost = loses.find(|lost| one.ip.is_some() && lost.address.ip() == one.ip)?;
-                Some(LostAddress {
-                    address: one.address(),
-                    ..lost.clone()
-                })
-            });
-            let lost: Vec<LostAddress> = removed.chain(with_address).collect();
-            effect.loses.extend(lost);
+            with_hostnames(service, removed, &mut effect.loses);
         }
     }
+}
+
+/// Adds the hostnames that LB-IPAM removes, and those that go with an address in their entry.
+pub(in super::super) fn with_hostnames(
+    service: &LbService,
+    removed: impl Iterator<Item = LostAddress>,
+    loses: &mut Vec<LostAddress>,
+) {
+    let with_address = service.hostnames.iter().filter_map(|one| {
+        let mut loses = loses.iter();
+        let lost = loses.find(|lost| one.ip.is_some() && lost.address.ip() == one.ip)?;
+        Some(LostAddress {
+            address: one.address(),
+            ..lost.clone()
+        })
+    });
+    let lost: Vec<LostAddress> = removed.chain(with_address).collect();
+    loses.extend(lost);
 }
 
 /// Collects it change by change.
