@@ -125,10 +125,15 @@ fn tables(observed: &Observed) -> Tables {
     let service_row = |(name, next): (&ipam_core::model::ServiceName, &ServiceOutcome)| {
         Some(row_of(observed.services.get(name)?, next, &outlook))
     };
+    let served = next.outcomes.iter().filter_map(service_row);
+    let not_served = outlook.not_served().map(|(service, why, _)| ServiceRow {
+        expected: vec![format!("not served: {why}")],
+        ..row_of(service, &ServiceOutcome::default(), &outlook)
+    });
     Tables {
         format_version: "1.1",
         pools: pools.iter().map(pool_row).collect(),
-        services: next.outcomes.iter().filter_map(service_row).collect(),
+        services: served.chain(not_served).collect(),
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Releases {
 const END: Release = (u16::MAX, u16::MAX);
 
 impl Releases {
+    pub(crate) const ALL: Releases = Releases::since(&[(0, 0)]);
+
     const fn since(since: &'static [Release]) -> Releases {
         Releases { since, before: END }
     }

@@ -8,7 +8,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipam_cilium::lbipam::{
-    Certainty, ClassUse, LbRules, LbService, LossReason, RequestAuthor, ServedAddress, ServiceOwner,
+    Certainty, LbRules, LbService, LossReason, NotServed, RequestAuthor, ServedAddress,
+    ServiceOwner,
 };
 use ipam_cilium::observed::Observed;
 use ipam_core::model::ServiceName;
@@ -66,7 +67,7 @@ pub enum WhyLeft {
     /// It has these hostnames and no address. A pin names IP addresses only.
     HasHostnames(Vec<ServedAddress>),
     /// LB-IPAM does not serve it.
-    AnotherController,
+    NotServed(NotServed),
     /// The files pin it to other addresses: those, where, and what it holds.
     PinnedToOthers {
         pinned: Vec<IpAddr>,
@@ -92,9 +93,7 @@ impl fmt::Display for WhyLeft {
                     joined(hostnames, " ")
                 )
             }
-            WhyLeft::AnotherController => {
-                f.write_str("LB-IPAM does not serve it: its class belongs to another controller")
-            }
+            WhyLeft::NotServed(why) => write!(f, "LB-IPAM does not serve it: {why}"),
             WhyLeft::PinnedToOthers { pinned, at, held } => write!(
                 f,
                 "{at} pins it to {}, and it holds {}",
@@ -134,7 +133,7 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
             Ok(Some(pin)) => freeze.pins.push(pin),
             Ok(None) => freeze.pinned.push(service.name.clone()),
             // Of all Services, those without an address of LB-IPAM are no news.
-            Err(WhyLeft::HoldsNone | WhyLeft::AnotherController) if *frozen == Frozen::All => {}
+            Err(WhyLeft::HoldsNone | WhyLeft::NotServed(_)) if *frozen == Frozen::All => {}
             Err(why) => freeze.left.push(Left {
                 service: service.name.clone(),
                 why,
@@ -186,8 +185,8 @@ fn decide(
     rules: &LbRules,
     frozen: &Frozen,
 ) -> Result<Option<FrozenPin>, WhyLeft> {
-    if rules.class_use(service.class.as_deref()) != ClassUse::Ours {
-        return Err(WhyLeft::AnotherController);
+    if let Some(why) = rules.why_not_served(service) {
+        return Err(WhyLeft::NotServed(why));
     }
     let held: BTreeSet<IpAddr> = service.ingress.iter().copied().collect();
     if let Some(pin) = pin {

@@ -16,7 +16,7 @@ use super::conflict::Certainty;
 use super::evaluation::Evaluation;
 use super::groups::{Rank, Reaction, ServingOrder, competing, in_order, ranks};
 use super::pool::{AddressPool, FirstLast, OperatorState, by_name};
-use super::rules::{ClassUse, LbRules};
+use super::rules::LbRules;
 use super::selection::{Request, Selection};
 use super::service::{AddressRequest, LbService};
 use super::service_outcome::{Evaluated, Fatal, GainedAddress, Pending, ServiceOutcome};
@@ -58,8 +58,7 @@ pub(super) fn ours<'s>(
     services: impl IntoIterator<Item = &'s LbService>,
     rules: &LbRules,
 ) -> Vec<&'s LbService> {
-    let is_ours =
-        |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    let is_ours = |service: &&LbService| rules.serves(service);
     services.into_iter().filter(is_ours).collect()
 }
 

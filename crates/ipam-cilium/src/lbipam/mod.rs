@@ -36,7 +36,7 @@ pub use pool_annotations::{
     is_unknown,
 };
 pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
-pub use rules::{ClassUse, LbRules};
+pub use rules::{LbRules, NotServed};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
     ServiceOwner, SharingObstacle, TrafficPolicy, conflicting_ports, may_share, sharing_obstacles,

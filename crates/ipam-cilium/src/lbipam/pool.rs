@@ -11,7 +11,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::conflict::{Certainty, conflicts};
-use super::rules::{ClassUse, LbRules};
+use super::rules::LbRules;
 use super::service::LbService;
 use super::service_outcome::LossReason;
 use ipam_core::model::{Labels, PerFamily, Selector};
@@ -304,7 +304,7 @@ impl LbService {
     /// The hostnames that LB-IPAM removes when it writes the status: those without an address in
     /// their entry, of a Service that it serves.
     pub fn hostnames_that_go(&self, rules: &LbRules) -> impl Iterator<Item = &ServedHostname> {
-        let is_served = rules.class_use(self.class.as_deref()) == ClassUse::Ours;
+        let is_served = rules.serves(self);
         let hostnames = self.hostnames.iter().filter(move |_| is_served);
         hostnames.filter(|one| one.ip.is_none())
     }

@@ -1,24 +1,68 @@
 //! Rules of LB-IPAM that depend on the operator's version or settings.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use super::manifest::AddressPoolApi;
 use super::pool::{AddressRange, FirstLast, RangeForm};
-use super::service::ADDRESSES;
+use super::service::{ADDRESSES, LbService};
 use crate::behaviours::{self, Releases};
 use crate::observed::{is_true, setting_key};
 use crate::releases::NEWEST;
 use ipam_core::model::CiliumVersion;
 use ipam_core::net::{Family, Range};
 
-/// Whether LB-IPAM serves a Service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClassUse {
-    /// LB-IPAM serves it.
-    Ours,
-    /// Its class belongs to another controller, or to a disabled part of Cilium.
-    AnotherController,
+/// Why LB-IPAM does not serve a Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NotServed {
+    /// `enable-lb-ipam` is off.
+    SwitchedOff,
+    /// This value of `default-lb-service-ipam` leaves Services without a class to others.
+    Default(String),
+    /// A setting that is off decides about the class.
+    PartOff {
+        class: &'static str,
+        setting: &'static str,
+    },
+    /// Another program serves the class.
+    AnotherController(String),
 }
+
+impl fmt::Display for NotServed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotServed::SwitchedOff => write!(f, "`{}` is off", setting_key::ENABLE_LB_IPAM),
+            NotServed::Default(value) => write!(
+                f,
+                "`{}` is `{}`, which leaves Services without a `loadBalancerClass` to others",
+                setting_key::DEFAULT_LB_SERVICE_IPAM,
+                value.escape_debug()
+            ),
+            NotServed::PartOff { class, setting } => {
+                write!(f, "the class `{class}` needs `{setting}: \"true\"`")
+            }
+            NotServed::AnotherController(class) => write!(
+                f,
+                "the class `{}` belongs to another controller",
+                class.escape_debug()
+            ),
+        }
+    }
+}
+
+/// The classes that LB-IPAM serves, each with the setting that enables it, and since when.
+const CLASSES: [(&str, &str, Releases); 2] = [
+    (
+        "io.cilium/bgp-control-plane",
+        setting_key::ENABLE_BGP_CONTROL_PLANE,
+        Releases::ALL,
+    ),
+    (
+        "io.cilium/l2-announcer",
+        setting_key::ENABLE_L2_ANNOUNCEMENTS,
+        behaviours::L2_CLASS,
+    ),
+];
 
 #[derive(Clone, Debug)]
 pub struct LbRules {
@@ -27,10 +71,10 @@ pub struct LbRules {
     families: BTreeSet<Family>,
     /// Served values of `spec.loadBalancerClass`.
     classes: BTreeSet<&'static str>,
-    /// Use of Services without a class.
-    default: ClassUse,
-    /// Use of all Services.
-    all: ClassUse,
+    /// Why it serves no Service without a class.
+    default: Option<NotServed>,
+    /// Why it serves none at all.
+    all: Option<NotServed>,
     /// `bpf-lb-proto-diff`, if it is set.
     ports: Option<PortUse>,
 }
@@ -72,29 +116,17 @@ impl LbRules {
                 families.insert(family);
             }
         }
-        let mut classes = BTreeSet::new();
-        if is_on(setting_key::ENABLE_BGP_CONTROL_PLANE, false) {
-            classes.insert("io.cilium/bgp-control-plane");
-        }
-        if behaviours::L2_CLASS.include(version)
-            && is_on(setting_key::ENABLE_L2_ANNOUNCEMENTS, false)
-        {
-            classes.insert("io.cilium/l2-announcer");
-        }
-        let is_late = behaviours::LB_IPAM_SETTINGS.include(version);
-        let ours = |is_ours: bool| {
-            if is_ours || !is_late {
-                ClassUse::Ours
-            } else {
-                ClassUse::AnotherController
-            }
+        let is_enabled = |(_, setting, since): &&(_, &'static str, Releases)| {
+            since.include(version) && is_on(setting, false)
         };
-        let default = ours(
-            settings
-                .get(setting_key::DEFAULT_LB_SERVICE_IPAM)
-                .is_none_or(|value| value == "lbipam"),
-        );
-        let all = ours(is_on(setting_key::ENABLE_LB_IPAM, true));
+        let classes = CLASSES.iter().filter(is_enabled);
+        let classes = classes.map(|(class, ..)| *class).collect();
+        let is_late = behaviours::LB_IPAM_SETTINGS.include(version);
+        let default = settings.get(setting_key::DEFAULT_LB_SERVICE_IPAM);
+        let default = default.filter(|value| is_late && *value != "lbipam");
+        let is_off = is_late && !is_on(setting_key::ENABLE_LB_IPAM, true);
+        let default = default.cloned().map(NotServed::Default);
+        let all = is_off.then_some(NotServed::SwitchedOff);
         let ports = settings.get(setting_key::PROTOCOL_DIFFERENTIATION);
         let ports = ports.map(|value| match value.as_str() {
             "true" => PortUse::ByProtocol,
@@ -137,14 +169,30 @@ impl LbRules {
         self.families.contains(&family)
     }
 
-    /// Whether LB-IPAM serves a Service of type LoadBalancer with this `spec.loadBalancerClass`.
-    pub fn class_use(&self, class: Option<&str>) -> ClassUse {
-        match class {
-            _ if self.all == ClassUse::AnotherController => self.all,
-            None => self.default,
-            Some(class) if self.classes.contains(class) => ClassUse::Ours,
-            Some(_) => ClassUse::AnotherController,
+    /// Whether LB-IPAM serves a Service of type LoadBalancer (`isResponsibleForSVC`).
+    pub fn serves(&self, service: &LbService) -> bool {
+        self.why_not_served(service).is_none()
+    }
+
+    /// Why LB-IPAM does not serve a Service of type LoadBalancer.
+    pub fn why_not_served(&self, service: &LbService) -> Option<NotServed> {
+        if self.all.is_some() {
+            return self.all.clone();
         }
+        let Some(class) = service.class.as_deref() else {
+            return self.default.clone();
+        };
+        let is_known = |(of, _, since): &&(&str, _, Releases)| *of == class && self.is_of(*since);
+        match CLASSES.iter().find(is_known) {
+            _ if self.classes.contains(class) => None,
+            Some((class, setting, _)) => Some(NotServed::PartOff { class, setting }),
+            None => Some(NotServed::AnotherController(class.to_owned())),
+        }
+    }
+
+    /// The values of `spec.loadBalancerClass` that LB-IPAM serves.
+    pub fn classes(&self) -> impl Iterator<Item = &'static str> {
+        self.classes.iter().copied()
     }
 
     /// Whether the first and last address of a range are reserved.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{finding, ineffective};
-use ipam_cilium::lbipam::{ClassUse, LbService};
+use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
     Announced, BgpSpeaker, HoldingField, L2Policy, Observed, ObservedKind, ServiceAnnouncements,
     setting_key,
@@ -316,8 +316,7 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     };
     // Addresses from another source, such as those of nodes, are not judged.
     let rules = observed.lb_rules();
-    let is_ours =
-        |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    let is_ours = |service: &&LbService| rules.serves(service);
     let pools: Vec<Range> = observed
         .load_balancer_ranges()
         .map(|(_, range)| range)

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::announcing::{announcements, by_policy};
 use super::finding;
 use ipam_cilium::behaviours;
-use ipam_cilium::lbipam::{ClassUse, LbService};
+use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
     Advertisement, L2Policy, Observed, ObservedKind, PeeringPolicy, PodCidrs, setting_key,
 };
@@ -182,8 +182,7 @@ fn is_on(observed: &Observed) -> bool {
 /// Services with a LoadBalancer address that this policy selects.
 fn selected<'o>(observed: &'o Observed, policy: &'o L2Policy) -> Vec<&'o LbService> {
     let rules = observed.lb_rules();
-    let is_served =
-        |service: &&LbService| rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+    let is_served = |service: &&LbService| rules.serves(service);
     observed
         .services
         .values()
@@ -271,7 +270,7 @@ pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let finding = |service: &LbService| {
         let of_ipv6: Vec<&IpAddr> = service.ingress.iter().filter(|ip| ip.is_ipv6()).collect();
-        let is_served = rules.class_use(service.class.as_deref()) == ClassUse::Ours;
+        let is_served = rules.serves(service);
         let is_only_l2 = announcements.by_l2(service) && !announcements.by_bgp(service);
         if of_ipv6.is_empty() || !is_served || !is_only_l2 {
             return None;

@@ -135,8 +135,11 @@ fn with_pools(address: IpAddr, pools: &[AddressPool]) -> String {
 
 /// What LB-IPAM will take from the Service, give it, and keep it waiting for.
 fn outlook(service: &LbService, outlook: &Outlook<'_>) -> Vec<String> {
+    if let Some(why) = outlook.rules.why_not_served(service) {
+        return vec![format!("not for LB-IPAM: {why}")];
+    }
     let Some(next) = outlook.next().outcomes.get(&service.name) else {
-        return vec!["not for LB-IPAM: its class belongs to another controller".to_owned()];
+        return Vec::new();
     };
     let loses = outlook.lost(service).into_iter();
     let loses = loses.map(|lost| outlook.in_words(&lost));

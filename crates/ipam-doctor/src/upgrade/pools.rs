@@ -161,9 +161,7 @@ fn several_pools(hop: &HopView<'_>, changes: &mut Changes) {
     let rules = hop.after.lb_rules();
     let pools = hop.after.address_pools_as_read(&rules);
     for service in hop.after.services.values() {
-        if !service.requested(&rules).is_empty()
-            || rules.class_use(service.class.as_deref()) != ipam_cilium::lbipam::ClassUse::Ours
-        {
+        if !service.requested(&rules).is_empty() || !rules.serves(service) {
             continue;
         }
         let names: Vec<String> = pools
@@ -212,8 +210,7 @@ fn conditions(hop: &HopView<'_>, changes: &mut Changes) {
     }
     let rules = hop.before.lb_rules();
     for service in hop.before.services.values() {
-        let is_ours =
-            rules.class_use(service.class.as_deref()) == ipam_cilium::lbipam::ClassUse::Ours;
+        let is_ours = rules.serves(service);
         if is_ours && !hop.before.address_pools.is_empty() {
             let effect =
                 "`io.cilium/lb-ipam-request-satisfied` becomes `cilium.io/IPAMRequestSatisfied`";

@@ -6,7 +6,7 @@ use super::{
     Evidence, ImportRequest, Inferred, InferredAddressPool, InferredPool, InferredWritePath,
     ManifestUse, Objects, Obstacle,
 };
-use ipam_cilium::lbipam::{AddressPoolManifest, ClassUse};
+use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_cilium::observed::{
     BlockAllocator, DEFAULT_POOL_SETTING, HoldingField, ModeSeen, NodeConfig, Observed, Reading,
     SeenAddressPool, SeenPodPool,
@@ -133,9 +133,10 @@ pub(super) fn infer_services(
             },
         })
         .collect();
-    let served = observed.services.values().filter(|service| {
-        rules.class_use(service.class.as_deref()) == ClassUse::Ours && !service.ingress.is_empty()
-    });
+    let served = observed
+        .services
+        .values()
+        .filter(|service| rules.serves(service) && !service.ingress.is_empty());
     inferred.served_services = served.count();
 }
 

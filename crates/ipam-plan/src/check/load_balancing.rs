@@ -8,7 +8,7 @@ use super::sharing::ways_to_share;
 use crate::plan::{LossTime, Outlook, at_start};
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, ClassUse, Conflict, Fatal, LbRules, LbService, LossReason,
+    AddressPool, Certainty, Conflict, Fatal, LbRules, LbService, LossReason, NotServed,
     OperatorState, ServiceOutcome, conflicts, may_share,
 };
 use ipam_cilium::observed::{Observed, OperatorRun};
@@ -46,8 +46,9 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
         outlook,
         lost,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 6] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 7] = [
         operator_panics,
+        addresses_without_owner,
         overlapping_address_pools,
         addresses_held_twice,
         addresses_lost_now,
@@ -285,6 +286,61 @@ fn cause_at_upgrade(
     (because.to_owned(), help)
 }
 
+/// Services with addresses of pools that LB-IPAM does not serve, so that it takes the addresses for free.
+fn addresses_without_owner(view: &View<'_>) -> Vec<Finding> {
+    let mut by_reason: BTreeMap<NotServed, Vec<(&LbService, IpAddr)>> = BTreeMap::new();
+    for (service, why, addresses) in view.outlook.not_served() {
+        let of_service = addresses.into_iter().map(|address| (service, address));
+        by_reason.entry(why).or_default().extend(of_service);
+    }
+    let finding = |(why, held): (NotServed, Vec<(&LbService, IpAddr)>)| {
+        let name = |(service, address): &(&LbService, IpAddr)| (service.name.clone(), *address);
+        let lost: Vec<(ServiceName, IpAddr)> = held.iter().map(name).collect();
+        let message = format!(
+            "LB-IPAM does not serve Services that have addresses of its pools, because {why}: {}",
+            named(lost.iter())
+        );
+        let given = held
+            .iter()
+            .filter(|(service, _)| service.reason.as_deref() == Some("satisfied"));
+        let seen = match given.count() {
+            0 => None,
+            count => Some(format!(
+                "{} by Cilium's condition IPAMRequestSatisfied: an operator that did not have this setting",
+                ipam_core::model::count(count, "address given")
+            )),
+        };
+        let causes = match why {
+            NotServed::SwitchedOff => {
+                "the addresses stay in the status, and Services that wait get none"
+            }
+            _ => {
+                "an operator that has read its settings takes these addresses for free, and may give them to other Services"
+            }
+        };
+        let finding = Finding::new(Severity::Warning, Rule("addresses-without-owner"), message);
+        let finding = about_services(finding, &lost).seen(seen).causes(causes);
+        finding.help(way_back(&why, &view.outlook.rules))
+    };
+    by_reason.into_iter().map(finding).collect()
+}
+
+fn way_back(why: &NotServed, rules: &LbRules) -> String {
+    match why {
+        NotServed::SwitchedOff => "set `enable-lb-ipam: \"true\"` in cilium-config and restart Cilium's operator, or delete the pools".to_owned(),
+        NotServed::Default(_) => {
+            let classes: Vec<String> = rules.classes().map(|class| format!("`{class}`")).collect();
+            let anew = match &classes[..] {
+                [] => String::new(),
+                classes => format!("create the Services anew with the class {}, or ", classes.join(" or ")),
+            };
+            format!("{anew}set `default-lb-service-ipam: lbipam` in cilium-config; Cilium's operator reads it when it starts")
+        }
+        NotServed::PartOff { setting, .. } => format!("set `{setting}: \"true\"` in cilium-config and restart Cilium's operator and agents, or create the Services anew with another class"),
+        NotServed::AnotherController(_) => "remove the addresses from the pool: two programs give them".to_owned(),
+    }
+}
+
 /// Pools that Cilium does not use, or may not use, because they overlap.
 fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
     let finding = |(name, conflict): (&str, Conflict)| {
@@ -330,11 +386,7 @@ fn overlapping_address_pools(view: &View<'_>) -> Vec<Finding> {
 fn addresses_held_twice(view: &View<'_>) -> Vec<Finding> {
     let (observed, rules) = (view.observed, &view.outlook.rules);
     let mut holders: BTreeMap<IpAddr, Vec<&LbService>> = BTreeMap::new();
-    for service in observed
-        .services
-        .values()
-        .filter(|s| rules.class_use(s.class.as_deref()) == ClassUse::Ours)
-    {
+    for service in observed.services.values().filter(|s| rules.serves(s)) {
         service
             .ingress
             .iter()

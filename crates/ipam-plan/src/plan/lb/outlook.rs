@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use super::simulate::with_hostnames;
 use super::{LossTime, LostAddress};
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, Evaluated, Fatal, LbRules, LbService, LossReason, OperatorState,
-    ServedAddress, evaluate,
+    AddressPool, Certainty, Evaluated, Fatal, LbRules, LbService, LossReason, NotServed,
+    OperatorState, ServedAddress, ServingState, evaluate,
 };
 use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_core::model::ServiceName;
+use ipam_core::net::{Range, RangeIndex};
 
 /// What becomes of the addresses of all Services.
 pub struct Outlook<'o> {
@@ -91,6 +92,21 @@ impl<'o> Outlook<'o> {
         all.retain(|lost| seen.insert(lost.address.clone()));
         with_hostnames(service, self.removed_hostnames(service), &mut all);
         all
+    }
+
+    /// Services that LB-IPAM does not serve, with their addresses of enabled pools.
+    pub fn not_served(&self) -> impl Iterator<Item = (&'o LbService, NotServed, Vec<IpAddr>)> {
+        let enabled = self.pools.iter();
+        let enabled = enabled.filter(|pool| pool.state == ServingState::Enabled);
+        let ranges = enabled.flat_map(|pool| pool.ranges.iter().map(|range| (range.range, ())));
+        let ranges = RangeIndex::new(ranges);
+        self.observed.services.values().filter_map(move |service| {
+            let why = self.rules.why_not_served(service)?;
+            let addresses = service.ingress.iter().copied();
+            let is_of_pool = |one: &IpAddr| ranges.overlapping(&Range::from(*one)).next().is_some();
+            let addresses: Vec<IpAddr> = addresses.filter(is_of_pool).collect();
+            (!addresses.is_empty()).then_some((service, why, addresses))
+        })
     }
 
     /// Without a pool, LB-IPAM is idle.

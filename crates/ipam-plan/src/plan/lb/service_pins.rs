@@ -13,8 +13,8 @@ use super::{LbPlan, ServiceChange, annotation_value, blocked, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
 use crate::plan::{Blocked, BlockedReason};
 use ipam_cilium::lbipam::{
-    ADDRESSES, AddressPool, Certainty, ClassUse, LbService, OperatorState, ServingState, conflicts,
-    may_share,
+    ADDRESSES, AddressPool, Certainty, LbService, NotServed, OperatorState, ServingState,
+    conflicts, may_share,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{
@@ -300,13 +300,12 @@ impl PinPlanner<'_> {
         addresses: &[IpAddr],
         service: &LbService,
     ) -> Option<LbObstacle> {
-        if self.state.rules.class_use(service.class.as_deref()) != ClassUse::Ours {
-            return Some(
-                service
-                    .class
-                    .clone()
-                    .map_or(LbObstacle::LbIpamDisabled, LbObstacle::AnotherController),
-            );
+        if let Some(why) = self.state.rules.why_not_served(service) {
+            return Some(match why {
+                NotServed::SwitchedOff | NotServed::Default(_) => LbObstacle::LbIpamDisabled,
+                NotServed::PartOff { class, .. } => LbObstacle::AnotherController(class.to_owned()),
+                NotServed::AnotherController(class) => LbObstacle::AnotherController(class),
+            });
         }
         if let Some(address) = service
             .spec_address
