@@ -75,7 +75,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     safety_arguments: SafetyArguments,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -377,7 +377,7 @@ impl Run<'_> {
         let kept = self.keep(report);
         let printed = match self.arguments.output {
             Format::Json => output::json(report),
-            Format::Human => output::data(&summary(report, self.common.detail())),
+            _ => output::data(&summary(report, self.common.detail())),
         };
         // A failed change matters more than a report that cannot be kept, or a closed stdout.
         match failure_of(applied, report, failure) {

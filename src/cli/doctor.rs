@@ -8,10 +8,8 @@ use clap::ValueEnum;
 use super::failure::Failure;
 use super::files::Revision;
 use super::target::read_cluster;
-use super::{Common, ExitStatus, output};
-use crate::render::{
-    Detail, ExaminationDocument, PageLimit, examination, examination_markdown, junit, report, sarif,
-};
+use super::{Common, ExitStatus, Format, output};
+use crate::render::{Detail, ExaminationDocument, examination, examination_markdown, junit, sarif};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_controller::{Loaded, Scope, load};
@@ -33,8 +31,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     revision: Revision,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: ReportFormat,
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Json, Format::Sarif, Format::Junit, Format::Markdown, Format::Html]), default_value = "human")]
+    output: Format,
     /// Exit with 2 if there is a finding of at least this severity.
     #[arg(long, value_enum, default_value = "error")]
     fail_on: FailOn,
@@ -47,18 +45,6 @@ pub(super) struct Arguments {
     /// IPAM mode of the running Cilium. Default: detected.
     #[arg(long, value_name = "MODE", value_parser = mode)]
     ipam: Option<IpamMode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ReportFormat {
-    Human,
-    Json,
-    Sarif,
-    Junit,
-    /// For an issue or a pull request.
-    Markdown,
-    /// One file with everything, for a change ticket.
-    Html,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -180,27 +166,19 @@ impl Arguments {
     ) -> Result<(), Failure> {
         let conclusions = conclusions(observed);
         match self.output {
-            ReportFormat::Human => output::data(&examination(&conclusions, findings, detail))?,
-            ReportFormat::Markdown => output::data(&examination_markdown(
-                &conclusions,
-                findings,
-                detail,
-                PageLimit::COMMENT,
-            ))?,
-            ReportFormat::Html => {
-                let full = Detail::Full;
-                let text = examination_markdown(&conclusions, findings, full, PageLimit::REPORT);
-                output::data(&report("Doctor", &text))?;
+            Format::Markdown | Format::Html => {
+                output::page(self.output, "Doctor", detail, |detail, limit| {
+                    examination_markdown(&conclusions, findings, detail, limit)
+                })?;
             }
-            ReportFormat::Json => {
+            Format::Json => {
                 output::json(&ExaminationDocument::new(&conclusions, findings, detail))?
             }
-            ReportFormat::Sarif => {
-                output::json(&sarif(findings, &place.display().to_string(), detail))?
-            }
-            ReportFormat::Junit => {
+            Format::Sarif => output::json(&sarif(findings, &place.display().to_string(), detail))?,
+            Format::Junit => {
                 output::data(&junit("doctor", findings, self.fail_on.severity(), detail))?;
             }
+            _ => output::data(&examination(&conclusions, findings, detail))?,
         }
         Ok(())
     }

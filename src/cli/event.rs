@@ -91,7 +91,7 @@ impl EventPrinter {
         let at = Timestamp::now();
         match self.format {
             Format::Json => self.send_object(event, at),
-            Format::Human => self.send_text(event, at),
+            _ => self.send_text(event, at),
         }
     }
 
@@ -190,11 +190,11 @@ fn print(format: Format, detail: Detail, outputs: Receiver<Output>) -> std::io::
 fn line(format: Format, text: &str, mut object: Value, at: Timestamp) -> std::io::Result<()> {
     let at = format!("{at:.3}");
     match format {
-        Format::Human => output::data(&format!("{at}  {text}")),
         Format::Json => {
             object["time"] = at.into();
             output::json_line(&object)
         }
+        _ => output::data(&format!("{at}  {text}")),
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     .await?;
     match arguments.output {
         Format::Json => output::json(&explained)?,
-        Format::Human => output::data(&explanation(&explained))?,
+        _ => output::data(&explanation(&explained))?,
     }
     Ok(ExitStatus::Done)
 }

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, Command, ValueEnum};
+use clap::{Arg, Command};
 
 use super::failure::Failure;
-use super::{ExitStatus, output};
+use super::{ExitStatus, Format, output};
 use crate::render::{rule_list, rule_page};
 use ipam_core::rules::{self, RulePage, markdown};
 
@@ -19,28 +19,21 @@ pub(super) struct Arguments {
     #[arg(value_name = "CODE", value_parser = CodeParser, hide_possible_values = true)]
     code: Option<&'static RulePage>,
     /// Output format. Without a code, `json` and `markdown` have every page.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: PageFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum PageFormat {
-    Human,
-    Json,
-    Markdown,
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Json, Format::Markdown]), default_value = "human")]
+    output: Format,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     let Arguments { code, output } = arguments;
     match (code, output) {
-        (Some(page), PageFormat::Human) => output::data(&rule_page(page))?,
-        (Some(page), PageFormat::Json) => output::json(page)?,
-        (Some(page), PageFormat::Markdown) => output::data(&markdown::page(page))?,
-        (None, PageFormat::Human) => output::data(&rule_list(rules::families()))?,
-        (None, PageFormat::Json) => {
+        (Some(page), Format::Json) => output::json(page)?,
+        (Some(page), Format::Markdown) => output::data(&markdown::page(page))?,
+        (None, Format::Json) => {
             output::json(&rules::pages().collect::<Vec<_>>())?;
         }
-        (None, PageFormat::Markdown) => output::data(&markdown::all())?,
+        (None, Format::Markdown) => output::data(&markdown::all())?,
+        (Some(page), _) => output::data(&rule_page(page))?,
+        (None, _) => output::data(&rule_list(rules::families()))?,
     }
     Ok(ExitStatus::Done)
 }

@@ -43,7 +43,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DATE", value_parser = date)]
     until: Option<Timestamp>,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     })?;
     match arguments.output {
         Format::Json => output::json(&document)?,
-        Format::Human => output::data(&render::history(&document, common.detail()))?,
+        _ => output::data(&render::history(&document, common.detail()))?,
     }
     Ok(ExitStatus::Done)
 }

@@ -64,7 +64,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Flags {
     #[arg(long)]
     dry_run: bool,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 

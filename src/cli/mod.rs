@@ -19,6 +19,7 @@ mod failure;
 mod files;
 mod foreign_commands;
 mod forge_arguments;
+mod format;
 mod history;
 mod import;
 mod init;
@@ -56,12 +57,13 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use failure::Failure;
 use jiff::SignedDuration;
 use target::Target;
 
 use crate::render::Detail;
+use format::Format;
 use ipam_cluster::Opening;
 use ipam_cluster::live::Connection;
 use ipam_config::source::Location;
@@ -186,12 +188,6 @@ enum Command {
     /// Write man pages into a directory.
     #[command(hide = true)]
     Manual(manual::Arguments),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Human,
-    Json,
 }
 
 /// How a command ended that did not fail.

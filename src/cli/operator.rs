@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
     parallelism: Parallelism,
     /// Output format. `json` prints one object per line.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 

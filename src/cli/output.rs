@@ -12,7 +12,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::render::{self, Detail, Paint, limit, printable};
+use super::Format;
+use crate::render::{self, Detail, PageLimit, Paint, limit, printable};
 use ipam_controller::Loaded;
 use ipam_controller::apply::{Event, Outcome};
 use ipam_core::model::grouped_digits;
@@ -32,6 +33,19 @@ pub(super) fn data(text: &str) -> std::io::Result<()> {
 /// Data without colours, for a reader that is no terminal.
 pub(super) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(&render::log_text(text)).to_string()
+}
+
+/// Prints a page of Markdown, which fits into a comment, or all of it as one HTML file.
+pub(super) fn page(
+    format: Format,
+    title: &str,
+    detail: Detail,
+    markdown: impl Fn(Detail, PageLimit) -> String,
+) -> std::io::Result<()> {
+    data(&match format {
+        Format::Html => render::report(title, &markdown(Detail::Full, PageLimit::REPORT)),
+        _ => markdown(detail, PageLimit::COMMENT),
+    })
 }
 
 /// Prints our own text unchanged, such as a shell script.

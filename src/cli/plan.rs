@@ -2,18 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
-
 use super::base::{BaseArguments, Made, MadePlan, Planning};
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, SafetyArguments, SelectionArguments, output_file};
 use super::plan_file::Inputs;
 use super::validate::Report;
-use super::{Common, ExitStatus, output};
+use super::{Common, ExitStatus, Format, output};
 use crate::render::{
-    Detail, PageLimit, count, diagnostics, finding_documents, human, markdown, markdown_findings,
-    printable, report,
+    count, diagnostics, finding_documents, human, markdown, markdown_findings, printable,
 };
 use ipam_cluster::replace_private_file;
 use ipam_controller::Loaded;
@@ -30,8 +27,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     out: Option<PathBuf>,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: PlanFormat,
+    #[arg(long, short, value_parser = Format::report(), default_value = "human")]
+    output: Format,
     /// Exit with 2 if there are changes, with 1 if there are none but errors, with 5 if the plan is
     /// refused, and otherwise with 0, unless --fail-on names more.
     #[arg(long)]
@@ -42,16 +39,6 @@ pub(super) struct Arguments {
     selection: SelectionArguments,
     #[command(flatten)]
     safety_arguments: SafetyArguments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum PlanFormat {
-    Human,
-    Json,
-    /// For a pull request.
-    Markdown,
-    /// One file with everything, for a change ticket.
-    Html,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
@@ -86,12 +73,9 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         })?;
     }
     match arguments.output {
-        PlanFormat::Json => output::json(&document)?,
-        PlanFormat::Markdown => {
-            output::data(&markdown(&document, common.detail(), PageLimit::COMMENT))?;
-        }
-        PlanFormat::Html => output::data(&plan_report(&document))?,
-        PlanFormat::Human => {
+        Format::Json => output::json(&document)?,
+        Format::Markdown | Format::Html => page(arguments.output, &document, common)?,
+        _ => {
             output::talk(&diagnostics(
                 &plan.findings,
                 &loaded.documents,
@@ -140,31 +124,26 @@ impl Arguments {
     }
 }
 
-/// The plan as one HTML file.
-pub(super) fn plan_report(plan: &PlanDocument) -> String {
+/// Prints the plan as Markdown or HTML.
+pub(super) fn page(format: Format, plan: &PlanDocument, common: &Common) -> std::io::Result<()> {
     let title = format!("Plan of {}", printable(&plan.source.directory));
-    report(&title, &markdown(plan, Detail::Full, PageLimit::REPORT))
+    output::page(format, &title, common.detail(), |detail, limit| {
+        markdown(plan, detail, limit)
+    })
 }
 
 /// Prints the findings to stdout in the requested format. Returns the failure.
 fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Failure, Failure> {
     let detail = common.detail();
     match arguments.output {
-        PlanFormat::Json => output::json(&Report::new(loaded, detail))?,
-        PlanFormat::Markdown => {
-            let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
-            output::data(&markdown_findings(
-                &findings.findings,
-                detail,
-                PageLimit::COMMENT,
-            ))?
+        Format::Json => output::json(&Report::new(loaded, detail))?,
+        Format::Markdown | Format::Html => {
+            output::page(arguments.output, "No plan", detail, |detail, limit| {
+                let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
+                markdown_findings(&findings.findings, detail, limit)
+            })?;
         }
-        PlanFormat::Html => {
-            let findings = finding_documents(&loaded.findings, &loaded.documents, Detail::Full);
-            let text = markdown_findings(&findings.findings, Detail::Full, PageLimit::REPORT);
-            output::data(&report("No plan", &text))?
-        }
-        PlanFormat::Human => return Ok(Failure::invalid(loaded, detail)),
+        _ => return Ok(Failure::invalid(loaded, detail)),
     }
     Ok(Failure::Invalid(String::new()))
 }

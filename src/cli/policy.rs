@@ -1,10 +1,10 @@
 //! `policy test`: evaluates the rules of the Policy on examples, without a cluster.
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 
 use super::failure::Failure;
 use super::files::Files;
-use super::{Common, ExitStatus, load_valid, output};
+use super::{Common, ExitStatus, Format, load_valid, output};
 use crate::render::{PolicyTestDocument, diagnostics, policy_test, policy_test_junit};
 use ipam_controller::Loaded;
 use ipam_core::model::Severity;
@@ -32,18 +32,11 @@ struct Test {
     #[command(flatten)]
     files: Files,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: TestFormat,
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Json, Format::Junit]), default_value = "human")]
+    output: Format,
     /// Also exit with 2 on warnings, such as a rule without a case.
     #[arg(long)]
     strict: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TestFormat {
-    Human,
-    Json,
-    Junit,
 }
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
@@ -74,7 +67,7 @@ fn test(arguments: &Test, common: &Common) -> Result<ExitStatus, Failure> {
 }
 
 fn print(
-    format: TestFormat,
+    format: Format,
     tested: &TestedPolicy<'_>,
     loaded: &Loaded,
     common: &Common,
@@ -82,11 +75,11 @@ fn print(
     let detail = common.detail();
     let documents = &loaded.documents;
     match format {
-        TestFormat::Human => output::data(&policy_test(tested))?,
-        TestFormat::Json => {
+        Format::Json => {
             output::json(&PolicyTestDocument::new(tested, documents, detail))?;
         }
-        TestFormat::Junit => output::data(&policy_test_junit(tested, detail))?,
+        Format::Junit => output::data(&policy_test_junit(tested, detail))?,
+        _ => output::data(&policy_test(tested))?,
     }
     output::talk(&diagnostics(&tested.findings, documents, detail));
     Ok(())

@@ -1,12 +1,14 @@
 //! `show pools`, `show nodes` and `show lb`: tables as kubectl prints them; and `show plan`, or
 //! `show PLANFILE`.
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::target::read_valid;
-use super::{Common, ExitStatus, explain, output, show_lb, show_nodes, show_plan, show_pools};
+use super::{
+    Common, ExitStatus, Format, explain, output, show_lb, show_nodes, show_plan, show_pools,
+};
 use crate::render::{by_name, table};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
@@ -46,15 +48,6 @@ enum What {
     Plan(show_plan::Flags),
 }
 
-/// The output of a table of objects, as `kubectl get` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TableFormat {
-    Human,
-    Wide,
-    Json,
-    Yaml,
-}
-
 #[derive(Serialize)]
 struct Items<T> {
     format_version: &'static str,
@@ -66,7 +59,7 @@ pub(super) type Column<R> = (&'static str, fn(&R) -> String);
 
 /// Prints the rows; as a table, in the order of their names. `wide` adds columns to that format.
 pub(super) fn print<R: Serialize>(
-    format: TableFormat,
+    format: Format,
     rows: Vec<R>,
     name: impl Fn(&R) -> &str,
     columns: &[Column<R>],
@@ -77,10 +70,10 @@ pub(super) fn print<R: Serialize>(
         items,
     };
     let columns = match format {
-        TableFormat::Json => return output::json(&items(rows)),
-        TableFormat::Yaml => return output::yaml(&items(rows)),
-        TableFormat::Human => columns.to_vec(),
-        TableFormat::Wide => [columns, wide].concat(),
+        Format::Json => return output::json(&items(rows)),
+        Format::Yaml => return output::yaml(&items(rows)),
+        Format::Wide => [columns, wide].concat(),
+        _ => columns.to_vec(),
     };
     output::data(&text(&columns, &by_name(&rows, name)))
 }

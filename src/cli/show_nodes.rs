@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::Common;
 use super::failure::Failure;
 use super::files::{Names, Revision};
-use super::show::{Column, TableFormat, or_dash, print, read_and_plan};
+use super::show::{Column, or_dash, print, read_and_plan};
+use super::{Common, Format};
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::{NodeName, Selector, SelectorIndex};
 use ipam_core::net::Block;
@@ -28,8 +28,8 @@ pub(super) struct Flags {
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<Selector>,
     /// Output format. `wide` adds the pools that select the node and its labels.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: TableFormat,
+    #[arg(long, short, value_parser = Format::table(), default_value = "human")]
+    output: Format,
 }
 
 impl Flags {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::failure::Failure;
-use super::plan::{PlanFormat, plan_report};
-use super::{Common, ExitStatus, foreign_commands, output, plan_file};
-use crate::render::{PageLimit, human, markdown};
+use super::plan::page;
+use super::{Common, ExitStatus, Format, foreign_commands, output, plan_file};
+use crate::render::human;
 
 /// A plan file.
 #[derive(Debug, clap::Args)]
@@ -14,8 +14,8 @@ pub(super) struct Flags {
     #[arg(value_name = "PLANFILE")]
     file: PathBuf,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: PlanFormat,
+    #[arg(long, short, value_parser = Format::report(), default_value = "human")]
+    output: Format,
 }
 
 pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure> {
@@ -31,12 +31,9 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure>
     }
     let plan = plan_file::read(file)?;
     match output {
-        PlanFormat::Json => output::json(&plan)?,
-        PlanFormat::Markdown => {
-            output::data(&markdown(&plan, common.detail(), PageLimit::COMMENT))?;
-        }
-        PlanFormat::Html => output::data(&plan_report(&plan))?,
-        PlanFormat::Human => {
+        Format::Json => output::json(&plan)?,
+        Format::Markdown | Format::Html => page(*output, &plan, common)?,
+        _ => {
             let text = human(&plan, common.detail());
             output::data(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;
         }

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::{Names, Revision};
-use super::show::{Column, TableFormat, or_dash, print, read_and_plan};
-use super::{Common, output};
+use super::show::{Column, or_dash, print, read_and_plan};
+use super::{Common, Format, output};
 use crate::render::{by_name, grouped_digits};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Origin;
@@ -23,8 +23,8 @@ pub(super) struct Flags {
     revision: Revision,
     /// Output format. `wide` adds the address family, the longest run of free addresses, and the
     /// file.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: TableFormat,
+    #[arg(long, short, value_parser = Format::table(), default_value = "human")]
+    output: Format,
 }
 
 #[derive(Clone, Serialize)]
@@ -197,7 +197,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
         .values()
         .map(|pool| PoolRow::of_neutron(pool, &observed));
     let rows = named(&names, of_nodes.chain(of_neutron).collect())?;
-    if matches!(flags.output, TableFormat::Human | TableFormat::Wide) {
+    if matches!(flags.output, Format::Human | Format::Wide) {
         for row in by_name(&rows, |row| &row.name) {
             let neutron = row.neutron.as_ref();
             if let Some(why) = neutron.and_then(|neutron| neutron.unknown.as_ref()) {

@@ -2,15 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-
 use super::failure::Failure;
 use super::files::Revision;
 use super::target::read_cluster;
-use super::{Common, ExitStatus, output, valid};
-use crate::render::{
-    Detail, MOST_OBJECTS, PageLimit, report, upgrade as upgrade_text, upgrade_markdown,
-};
+use super::{Common, ExitStatus, Format, output, valid};
+use crate::render::{Detail, MOST_OBJECTS, upgrade as upgrade_text, upgrade_markdown};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_config::documents::cilium_manifests;
@@ -43,18 +39,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "VERSION", value_parser = version)]
     from: Option<CiliumVersion>,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: UpgradeFormat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum UpgradeFormat {
-    Human,
-    Json,
-    /// For a change ticket.
-    Markdown,
-    /// One file with everything, for a change ticket.
-    Html,
+    #[arg(long, short, value_parser = Format::report(), default_value = "human")]
+    output: Format,
 }
 
 fn version(text: &str) -> Result<CiliumVersion, String> {
@@ -86,21 +72,24 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     };
     let upgrade = upgrade(files, &observed, arguments.to)
         .map_err(|refused| Failure::Failed(refused.to_string()))?;
-    let document = upgrade.document(match common.detail() {
-        Detail::Short => MOST_OBJECTS,
-        Detail::Full => usize::MAX,
-    });
+    let detail = common.detail();
+    let document = |detail| {
+        upgrade.document(match detail {
+            Detail::Short => MOST_OBJECTS,
+            Detail::Full => usize::MAX,
+        })
+    };
     match arguments.output {
-        UpgradeFormat::Human => output::data(&upgrade_text(&document))?,
-        UpgradeFormat::Json => output::json(&document)?,
-        UpgradeFormat::Markdown => {
-            output::data(&upgrade_markdown(&document, PageLimit::COMMENT))?;
+        Format::Json => output::json(&document(detail))?,
+        Format::Markdown | Format::Html => {
+            output::page(
+                arguments.output,
+                "Upgrade of Cilium",
+                detail,
+                |detail, limit| upgrade_markdown(&document(detail), limit),
+            )?;
         }
-        UpgradeFormat::Html => {
-            let document = upgrade.document(usize::MAX);
-            let text = upgrade_markdown(&document, PageLimit::REPORT);
-            output::data(&report("Upgrade of Cilium", &text))?;
-        }
+        _ => output::data(&upgrade_text(&document(detail)))?,
     }
     Ok(if upgrade.changes_something() {
         ExitStatus::ChangesPending

@@ -1,11 +1,10 @@
 //! `validate`: reports every fault of every file, without a cluster.
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::failure::Failure;
 use super::files::Files;
-use super::{Common, ExitStatus, output};
+use super::{Common, ExitStatus, Format, output};
 use crate::render::{
     Detail, FindingDocuments, annotations, count, finding_documents, junit, sarif,
 };
@@ -22,20 +21,11 @@ pub(super) struct Arguments {
     #[command(flatten)]
     files: Files,
     /// Output format. `github` prints annotations, which GitHub shows beside the lines of the files.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: FindingFormat,
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Json, Format::Github, Format::Sarif, Format::Junit]), default_value = "human")]
+    output: Format,
     /// Also fail on warnings, with exit code 3 as for errors.
     #[arg(long)]
     strict: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum FindingFormat {
-    Human,
-    Json,
-    Github,
-    Sarif,
-    Junit,
 }
 
 /// Findings of the files as JSON.
@@ -95,24 +85,24 @@ impl Arguments {
     fn print(&self, loaded: &Loaded, verdict: Verdict, detail: Detail) -> Result<String, Failure> {
         let findings = &loaded.findings;
         match self.output {
-            FindingFormat::Human => return Ok(output::diagnostics(loaded, detail)),
-            FindingFormat::Github => {
+            Format::Github => {
                 output::script(&annotations(findings, detail))?;
                 return Ok(output::diagnostics(loaded, detail));
             }
-            FindingFormat::Json => output::json(&Report::of(loaded, verdict, detail))?,
-            FindingFormat::Sarif => {
+            Format::Json => output::json(&Report::of(loaded, verdict, detail))?,
+            Format::Sarif => {
                 let location = self.files.location();
                 let place = location.directory.to_string_lossy().into_owned();
                 output::json(&sarif(findings, &place, detail))?;
             }
-            FindingFormat::Junit => {
+            Format::Junit => {
                 let fails = match self.strict {
                     true => Severity::Warning,
                     false => Severity::Error,
                 };
                 output::data(&junit("validate", findings, Some(fails), detail))?;
             }
+            _ => return Ok(output::diagnostics(loaded, detail)),
         }
         Ok(String::new())
     }
@@ -139,7 +129,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
                 count(loaded.warnings(), "warning"),
             ));
         }
-        Verdict::Valid if arguments.output != FindingFormat::Human => {
+        Verdict::Valid if arguments.output != Format::Human => {
             output::talk(&diagnostics);
             return Ok(ExitStatus::Done);
         }

@@ -10,7 +10,7 @@ use ipam_plan::plan;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     };
     match arguments.output {
         Format::Json => output::json(&versions)?,
-        Format::Human => {
+        _ => {
             let Versions {
                 version,
                 plan_format,

@@ -38,7 +38,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     safety_arguments: SafetyArguments,
     /// Output format. `json` prints one object per line.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 

@@ -104,7 +104,7 @@ impl Report<'_> {
         }
         match self.arguments.output {
             Format::Json => output::json(&self.document(&existing))?,
-            Format::Human => self.human(&existing)?,
+            _ => self.human(&existing)?,
         }
         let errors = self.trial.map_or(0, |trial| trial.document.summary.errors);
         match existing {

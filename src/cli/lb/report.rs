@@ -89,7 +89,7 @@ impl Report<'_> {
     pub(super) fn show(&self) -> Result<(), Failure> {
         match self.flags.output {
             Format::Json => output::json(&self.document())?,
-            Format::Human => self.human()?,
+            _ => self.human()?,
         }
         Ok(())
     }

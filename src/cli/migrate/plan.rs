@@ -9,12 +9,11 @@ use jiff::Timestamp;
 use super::super::fail_on::{FailOn, FailOnArguments};
 use super::super::failure::Failure;
 use super::super::files::{Files, output_file};
-use super::super::plan::PlanFormat;
 use super::super::target::Target;
-use super::super::{Common, ExitStatus, load_valid, output};
+use super::super::{Common, ExitStatus, Format, load_valid, output};
 use super::options::RequestArguments;
 use crate::cli::plan_file::{Inputs, is_named_as_plan};
-use crate::render::{Detail, PageLimit, migration, migration_markdown, printable, report};
+use crate::render::{migration, migration_markdown, printable};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, Extent, Opening, observe, open_regular, replace_private_file};
 use ipam_controller::migration::pods_by_node;
@@ -36,8 +35,8 @@ pub(in super::super) struct Arguments {
     #[command(flatten)]
     request: RequestArguments,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
-    output: PlanFormat,
+    #[arg(long, short, value_parser = Format::report(), default_value = "human")]
+    output: Format,
     #[command(flatten)]
     fail_on: FailOnArguments,
 }
@@ -73,16 +72,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     let detail = common.detail();
     match arguments.output {
-        PlanFormat::Json => output::json(document)?,
-        PlanFormat::Markdown => {
-            output::data(&migration_markdown(document, detail, PageLimit::COMMENT))?;
-        }
-        PlanFormat::Html => {
+        Format::Json => output::json(document)?,
+        Format::Markdown | Format::Html => {
             let title = format!("Migration of {}", printable(&document.directory));
-            let text = migration_markdown(document, Detail::Full, PageLimit::REPORT);
-            output::data(&report(&title, &text))?;
+            output::page(arguments.output, &title, detail, |detail, limit| {
+                migration_markdown(document, detail, limit)
+            })?;
         }
-        PlanFormat::Human => {
+        _ => {
             tell_windows(&loaded.desired, cluster.now());
             output::data(&migration(document, detail))?;
         }

@@ -26,7 +26,7 @@ pub(super) struct SessionArguments {
     #[arg(long, conflicts_with = "lock_timeout")]
     no_lock: bool,
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -74,7 +74,7 @@ impl SessionArguments {
     pub(super) fn nothing_to_do(&self, status: Option<MigrationStatus>) -> std::io::Result<()> {
         match self.output {
             Format::Json => output::json(&StatusDocument::new(status)),
-            Format::Human => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -20,7 +20,7 @@ const FORMAT_VERSION: &str = "1.1";
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Arguments {
     /// Output format.
-    #[arg(long, short, value_enum, default_value = "human")]
+    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
     output: Format,
 }
 
@@ -61,10 +61,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     }
     match (arguments.output, &status) {
         (Format::Json, _) => output::json(&StatusDocument::new(status))?,
-        (Format::Human, Some(status)) => {
+        (_, Some(status)) => {
             output::data(&migration_status(status, common.detail()))?;
         }
-        (Format::Human, None) => {
+        (_, None) => {
             output::data("The cluster has no record of a migration.\n")?;
         }
     }
@@ -128,14 +128,14 @@ pub(super) async fn report(
     let failure = failure(ended, next.unwrap_or_default());
     let printed = match (format, status) {
         (Format::Json, status) => output::json(&StatusDocument::new(status)),
-        (Format::Human, Some(mut status)) => {
+        (_, Some(mut status)) => {
             if failure.is_some() {
                 // The failure says what to do next.
                 status.next.clear();
             }
             output::data(&migration_status(&status, common.detail()))
         }
-        (Format::Human, None) => Ok(()),
+        (_, None) => Ok(()),
     };
     // A migration that stopped matters more than a closed stdout.
     match failure {
