@@ -4,14 +4,19 @@
 
 use super::comment_risks::{self, Told};
 use super::comment_verdict::{self, Check};
+use super::headlines::{self, manifest_diff};
 use super::human::{Detail, SHOWN_DIGITS};
-use super::markdown::{found, needs_approval, pointed_to, weakened_policy};
-use super::markdown_page::{Fold, Page, PageLimit};
+use super::markdown::{found, pointed_to, weakened_policy};
+use super::markdown_page::{Page, PageLimit};
 use super::markup::{Markup, code, codes, prose};
+use super::model::{Form, WHOLE};
+use super::plan_sections::{
+    address_pools, blocked, destructive, misplaced, other_effects, pod_pools, ports, service_pins,
+    unapproved,
+};
 use super::text::{count, grouped_digits};
 use super::{
     Irreversible, comment_disruptive, comment_domains, comment_refusals, comment_services,
-    headlines, markdown_objects,
 };
 use ipam_core::model::Severity;
 use ipam_plan::plan::{
@@ -83,12 +88,12 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
         weakened,
         changes,
         services,
-        blocked,
-        misplaced,
+        blocked: waiting,
+        misplaced: outside,
         drift: _,
         findings,
     } = plan;
-    let (destructive, other): (Vec<_>, Vec<_>) =
+    let (worst_changes, other): (Vec<_>, Vec<_>) =
         changes.iter().partition(|change| change.is_destructive());
     let command = command("plan", &source.directory, " --show-all");
     let losses = comment_services::losses(plan);
@@ -102,22 +107,22 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let short = Detail::Short;
     comment_refusals::refused(&mut page, refusals, told);
     comment_services::losing_services(&mut page, &losses, told.loss);
-    destructive_changes(&mut page, &destructive, told);
+    destructive_changes(&mut page, &worst_changes, told);
     comment_disruptive::disruptive(&mut page, &other, told.change, *intent);
-    needs_approval(&mut page, summary, changes, short);
+    page.listing(unapproved(summary, changes, short));
     if !told.blocked {
-        markdown_objects::blocked(&mut page, blocked, short);
+        page.listing(blocked(waiting, short));
     }
     let findings = comment_refusals::unrefused(findings, refusals);
     found_besides(&mut page, &findings, told.finding);
-    markdown_objects::misplaced(&mut page, misplaced, Fold::Open, short);
+    page.listing(misplaced(outside, short).form(Form::Open, WHOLE));
     comment_domains::drift(&mut page, plan, around.occasion);
     comment_domains::by_pool_and_domain(&mut page, &other);
-    markdown_objects::address_pools(&mut page, &other);
-    markdown_objects::pod_pools(&mut page, &other);
-    markdown_objects::ports(&mut page, &other);
-    markdown_objects::service_pins(&mut page, &other);
-    markdown_objects::other_services(&mut page, services);
+    page.listing(address_pools(&other));
+    page.listing(pod_pools(&other));
+    page.listing(ports(&other));
+    page.listing(service_pins(&other));
+    page.listing(other_effects(services));
     comment_disruptive::nodes_of_pools(&mut page, &other);
     page.finish()
 }
@@ -145,9 +150,9 @@ fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: T
                 }
             };
             let heading = format!("**destructive:** pool {} {what}", code(&only.name));
-            markdown_objects::diff_below(page, &heading, only);
+            page.diff(&heading, &manifest_diff(only).join("\n"));
         }
-        _ => markdown_objects::destructive(page, changes),
+        _ => page.listing(destructive(changes)),
     }
 }
 

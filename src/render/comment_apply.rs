@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use super::comment::{Circumstances, command, comment_below};
 use super::headlines;
-use super::human::{Detail, limit, short_name};
-use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, WHOLE};
-use super::markup::{Markup, Phrase, code, codes, prose};
+use super::human::Detail;
+use super::markdown_page::{Page, PageLimit};
+use super::markup::{code, prose};
+use super::model::{Form, Listing, Row, WHOLE, page as page_column};
+use super::phrase::Phrase;
+use super::plan_sections::short_name;
 use super::text::{count, grouped_digits};
 use ipam_core::text::by_name;
 use ipam_plan::plan::{PlanDocument, TargetKind};
@@ -100,30 +103,17 @@ fn in_part(
     let next = command("plan", directory, "");
     let tail = format!("\n{}\n\nThe plan of what is left: {next}\n", at(around));
     let mut page = Page::new(PageLimit::COMMENT, head, &tail);
-    let mut rows = page.each(
-        left.iter().take(LEFT),
-        |_| 1,
-        |one| {
-            let name = code(&short_name(one.kind, &one.name));
-            [name, codes(&one.after), prose(&one.why)]
-        },
+    let row = |one: &LeftChange| {
+        let name = Phrase::of(&short_name(one.kind, &one.name));
+        Row::new([name, Phrase::values(&one.after), Phrase::prose(&one.why)])
+    };
+    let columns = ["object", "to", "why"].map(page_column);
+    page.listing(
+        Listing::new(Phrase::new("left"), "change", &columns)
+            .counted(count(left.len(), "change"))
+            .form(Form::Open, WHOLE)
+            .first_rows(left.iter().collect(), LEFT, row),
     );
-    let further = left.len().saturating_sub(LEFT);
-    rows.extend((further > 0).then(|| {
-        let more = format!("… and {} more", grouped_digits(further));
-        Entry {
-            text: [prose(&more), prose(""), prose("")],
-            count: further,
-        }
-    }));
-    page.table(Table {
-        title: Phrase::new(&format!("left, {}", count(left.len(), "change"))),
-        heading: ["object", "to", "why"],
-        rows,
-        noun: "change",
-        fold: Fold::Open,
-        up_to: WHOLE,
-    });
     page.finish()
 }
 
@@ -162,21 +152,14 @@ fn restarts(plan: Option<&PlanDocument>, left: &[LeftChange]) -> String {
     let changes = plan.into_iter().flat_map(|plan| &plan.changes);
     let late = changes.filter(|one| one.is_of_node() && one.is_disruptive());
     let late = late.filter(|one| !left.contains(&(one.kind, &*one.name)));
-    let names: Vec<Markup> = by_name(late, |change| &change.name)
-        .into_iter()
-        .map(|change| code(&change.name))
-        .collect();
+    let names = by_name(late, |change| &change.name);
     if names.is_empty() {
         return String::new();
     }
-    let shown = limit(Detail::Short);
-    let more = match names.len().saturating_sub(shown) {
-        0 => String::new(),
-        more => format!(" and {} more", grouped_digits(more)),
-    };
-    let names = Markup::joined(names.into_iter().take(shown), " ");
+    let names = names.iter().map(|change| Phrase::of(&change.name));
+    let names = Phrase::listed(names, " ", Detail::Short).markdown();
     format!(
-        "\n**To do:** restart the Cilium agents of {names}{more}. They read the new blocks only then.\n"
+        "\n**To do:** restart the Cilium agents of {names}. They read the new blocks only then.\n"
     )
 }
 

@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 
 use super::comment::Occasion;
 use super::headlines::written_to;
-use super::human::{Detail, PoolChanges, by_pool, further_pools, limit, short_name};
-use super::markdown_page::{Entry, Fold, Page, Table, UpTo, WHOLE};
-use super::markup::{Markup, Phrase, code, codes, prose};
+use super::human::{Detail, limit};
+use super::markdown_page::{Entry, Page};
+use super::model::{Form, Listing, Row, UpTo, page as column};
+use super::phrase::Phrase;
+use super::plan_sections::{PoolChanges, by_pool, further_pools, short_name};
 use super::text::{count, grouped_digits};
 use ipam_core::text::by_name;
 use ipam_plan::plan::{ChangeDocument, EditDocument, Intent};
@@ -57,22 +59,21 @@ fn without_told<'p>(
 }
 
 fn moving_nodes(page: &mut Page<'_>, moves: &[&ChangeDocument]) {
-    let row = |c: &&ChangeDocument| {
+    let row = |c: &ChangeDocument| {
         let pin = c.origin.as_ref();
-        let pin = pin.map(|origin| code(&format!("{}:{}", origin.file, origin.line)));
-        [
-            code(&c.name),
-            codes(&c.before),
-            codes(&c.after),
-            pin.unwrap_or_else(|| prose(&c.reason)),
-        ]
+        let pin = pin.map(|origin| Phrase::of(&format!("{}:{}", origin.file, origin.line)));
+        let pin = pin.unwrap_or_else(|| Phrase::prose(&c.reason));
+        let [before, after] = [&c.before, &c.after].map(Phrase::values);
+        Row::new([Phrase::of(&c.name), before, after, pin])
     };
-    let title = Phrase::new(&format!(
-        "move when their agents restart, {}",
-        count(moves.len(), "node")
-    ));
-    let heading = ["node", "from", "to", "pinned by"];
-    open_table(page, moves, (title, heading, "move"), row);
+    let title = Phrase::new("move when their agents restart");
+    let columns = ["node", "from", "to", "pinned by"].map(column);
+    page.listing(
+        Listing::new(title, "move", &columns)
+            .counted(count(moves.len(), "node"))
+            .form(Form::Open, UpTo(6))
+            .first_rows(moves.to_vec(), NODES, row),
+    );
 }
 
 /// Changes that take effect only when an agent restarts, but move nothing.
@@ -81,41 +82,21 @@ fn restarts(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
         "when the agent restarts, {}",
         count(changes.len(), "change")
     ));
-    let name = |c: &ChangeDocument| code(&short_name(c.kind, &c.name));
-    match same(changes, |change| change.reason.clone()) {
-        Some(reason) => {
-            let row = |c: &&ChangeDocument| [name(c), codes(&c.before), codes(&c.after)];
-            let title = title.words(": ").sentence(&reason);
-            let heading = ["object", "before", "after"];
-            open_table(page, changes, (title, heading, "disruptive change"), row);
-        }
-        None => {
-            let row = |c: &&ChangeDocument| {
-                [name(c), codes(&c.before), codes(&c.after), prose(&c.reason)]
-            };
-            let heading = ["object", "before", "after", "why"];
-            open_table(page, changes, (title, heading, "disruptive change"), row);
-        }
-    }
-}
-
-/// A table that is never folded away, with a title, a heading and a noun.
-fn open_table<const N: usize>(
-    page: &mut Page<'_>,
-    changes: &[&ChangeDocument],
-    (title, heading, noun): (Phrase, [&str; N], &'static str),
-    row: impl Fn(&&ChangeDocument) -> [Markup; N],
-) {
-    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-    rows.extend(further_rows(changes.len()));
-    page.table(Table {
-        title,
-        heading,
-        rows,
-        noun,
-        fold: Fold::Open,
-        up_to: UpTo(6),
-    });
+    let columns = ["object", "before", "after", "why"].map(column);
+    let (title, columns) = match same(changes, |change| change.reason.clone()) {
+        Some(reason) => (title.words(": ").sentence(&reason), &columns[..3]),
+        None => (title, &columns[..]),
+    };
+    let row = |c: &ChangeDocument| {
+        let [before, after] = [&c.before, &c.after].map(Phrase::values);
+        let name = Phrase::of(&short_name(c.kind, &c.name));
+        Row::new([name, before, after, Phrase::prose(&c.reason)])
+    };
+    page.listing(
+        Listing::new(title, "disruptive change", columns)
+            .form(Form::Open, UpTo(6))
+            .first_rows(changes.to_vec(), NODES, row),
+    );
 }
 
 /// The text that two or more changes have in common.
@@ -193,20 +174,10 @@ fn way_back(change: &ChangeDocument) -> Phrase {
 }
 
 /// Nodes of one pool that have a row.
-pub(super) const NODES: usize = 20;
+const NODES: usize = 20;
 
 /// The same, for each of many pools.
 const FEW_NODES: usize = 2;
-
-/// A row for the changes after the first ones.
-pub(super) fn further_rows<const N: usize>(changes: usize) -> Option<Entry<[Markup; N]>> {
-    let count = changes.saturating_sub(NODES);
-    let more = format!("… and {} more", grouped_digits(count));
-    (count > 0).then(|| Entry {
-        text: std::array::from_fn(|cell| prose(if cell == 0 { &more } else { "" })),
-        count,
-    })
-}
 
 /// ` in zone-1`, if all are there.
 fn in_domain(title: Phrase, changes: &[&ChangeDocument]) -> Phrase {
@@ -252,10 +223,10 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     }
     for ((pool, changes), noun) in &other_changes {
         let title = of_pool(*pool, changes, noun);
-        table_with_reasons(page, title, changes);
+        table(page, title, 4, changes);
     }
     let further = further_pools(&pools, Detail::Short);
-    if let Some(text) = further.map(|further| format!("\n… and {further}\n")) {
+    if let Some(text) = further.map(|(further, _)| format!("\n… and {further}\n")) {
         page.part(Entry { text, count: 0 }, "change");
     }
 }
@@ -274,7 +245,7 @@ impl Way {
             Some(before) => format!("{before}its pool"),
             None => change.reason.clone(),
         };
-        let field = written_to(change).markdown().to_string();
+        let field = written_to(change).text();
         Way { reason, field }
     }
 }
@@ -291,24 +262,17 @@ fn of_pool(pool: Option<&str>, changes: &[&ChangeDocument], noun: &str) -> Phras
 /// The first nodes of each of these pools.
 fn joined(page: &mut Page<'_>, way: &Way, pools: &[PoolChanges<'_>]) {
     let each = (NODES / pools.len()).max(FEW_NODES);
-    let mut rows: Vec<Entry<[Markup; 3]>> = Vec::new();
+    let none = Phrase::default;
+    let mut rows: Vec<Row> = Vec::new();
     for (pool, changes) in pools {
-        for (place, change) in changes.iter().take(each).enumerate() {
-            let name = match place {
-                0 => of_pool(*pool, changes, "change").markdown(),
-                _ => prose(""),
-            };
-            rows.push(Entry::one([name, code(&change.name), codes(&change.after)]));
+        let mut name = of_pool(*pool, changes, "change");
+        for change in changes.iter().take(each) {
+            let (node, block) = (Phrase::of(&change.name), Phrase::values(&change.after));
+            rows.push(Row::new([std::mem::take(&mut name), node, block]));
         }
         let more = changes.len().saturating_sub(each);
-        rows.extend((more > 0).then(|| Entry {
-            text: [
-                prose(""),
-                prose(&format!("… and {} more", grouped_digits(more))),
-                prose(""),
-            ],
-            count: more,
-        }));
+        let further = Phrase::new(&format!("… and {} more", grouped_digits(more)));
+        rows.extend((more > 0).then(|| Row::new([none(), further, none()]).of(more)));
     }
     let all: usize = pools.iter().map(|(_, changes)| changes.len()).sum();
     let title = Phrase::new(&format!(
@@ -319,24 +283,13 @@ fn joined(page: &mut Page<'_>, way: &Way, pools: &[PoolChanges<'_>]) {
     let title = title.sentence(&way.reason).words("; written to ");
     let first = pools.first().and_then(|(_, changes)| changes.first());
     let field = first.map(|change| written_to(change)).unwrap_or_default();
-    page.table(Table {
-        title: title.then(field),
-        heading: ["pool", "node", "block"],
-        rows,
-        noun: "change",
-        fold: Fold::Folded,
-        up_to: WHOLE,
-    });
+    let columns = ["pool", "node", "block"].map(column);
+    page.listing(Listing::new(title.then(field), "change", &columns).rows(rows, |row| row));
 }
 
 /// The changes that have one reason and one field, if they are at least half, and the others.
 fn alike<'p>(changes: &[&'p ChangeDocument]) -> (Vec<&'p ChangeDocument>, Vec<&'p ChangeDocument>) {
-    let key = |change: &ChangeDocument| {
-        (
-            change.reason.clone(),
-            written_to(change).markdown().to_string(),
-        )
-    };
+    let key = |change: &ChangeDocument| (change.reason.clone(), written_to(change).text());
     let mut sizes: BTreeMap<(String, String), usize> = BTreeMap::new();
     for change in changes {
         *sizes.entry(key(change)).or_default() += 1;
@@ -357,37 +310,16 @@ fn table_of(page: &mut Page<'_>, pool: Option<&str>, changes: &[&ChangeDocument]
     };
     let title = of_pool(pool, changes, "change").words(": ");
     let title = title.sentence(&first.reason).words("; written to ");
-    let title = title.then(written_to(first));
-    let row = |c: &&ChangeDocument| [code(&c.name), codes(&c.after)];
-    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-    rows.extend(further_rows(changes.len()));
-    page.table(Table {
-        title,
-        heading: ["node", "block"],
-        rows,
-        noun: "change",
-        fold: Fold::Folded,
-        up_to: WHOLE,
-    });
+    table(page, title.then(written_to(first)), 2, changes);
 }
 
-fn table_with_reasons(page: &mut Page<'_>, title: Phrase, changes: &[&ChangeDocument]) {
-    let row = |c: &&ChangeDocument| {
-        [
-            code(&c.name),
-            codes(&c.after),
-            written_to(c).markdown(),
-            prose(&c.reason),
-        ]
+/// The first nodes, with this number of columns.
+fn table(page: &mut Page<'_>, title: Phrase, columns: usize, changes: &[&ChangeDocument]) {
+    let row = |c: &ChangeDocument| {
+        let (name, blocks) = (Phrase::of(&c.name), Phrase::values(&c.after));
+        Row::new([name, blocks, written_to(c), Phrase::prose(&c.reason)])
     };
-    let mut rows = page.each(changes.iter().take(NODES), |_| 1, row);
-    rows.extend(further_rows(changes.len()));
-    page.table(Table {
-        title,
-        heading: ["node", "block", "written to", "why"],
-        rows,
-        noun: "change",
-        fold: Fold::Folded,
-        up_to: WHOLE,
-    });
+    let all = ["node", "block", "written to", "why"].map(column);
+    let listing = Listing::new(title, "change", &all[..columns]);
+    page.listing(listing.first_rows(changes.to_vec(), NODES, row));
 }

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::causes;
 use super::comment::Occasion;
-use super::human::{Detail, limit, short_name};
-use super::markdown_page::{Entry, Fold, Page, Table, UpTo};
-use super::markup::{Markup, Phrase, code, prose};
+use super::human::{Detail, limit};
+use super::markdown_page::{Entry, Page};
+use super::model::{Form, Listing, Row, UpTo, page as column};
+use super::phrase::Phrase;
 use super::text::{count, grouped_digits};
+use super::{causes, plan_sections};
 use ipam_core::text::natural_order;
 use ipam_plan::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
 
@@ -38,22 +39,28 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
     if let Some(text) = all_alike(&groups) {
         return page.part(Entry { text, count: 0 }, "row");
     }
-    match groups.iter().any(|group| group.late > 0) {
-        true => {
-            let heading = [
-                "pool",
-                "failure domain",
-                "nodes",
-                "take effect when an agent restarts",
-            ];
-            let row = |group: &Group<'_>| {
-                let [pool, domain, nodes] = row(group);
-                [pool, domain, nodes, prose(&grouped_digits(group.late))]
-            };
-            table(page, &groups, heading, row);
-        }
-        false => table(page, &groups, ["pool", "failure domain", "nodes"], row),
-    }
+    let columns = [
+        "pool",
+        "failure domain",
+        "nodes",
+        "take effect when an agent restarts",
+    ];
+    let is_late = groups.iter().any(|group| group.late > 0);
+    let columns = columns.map(column);
+    let columns = &columns[..if is_late { 4 } else { 3 }];
+    let changes = groups.iter().map(|group| group.nodes).sum();
+    let form = match groups.len() {
+        0..=FEW_GROUPS => Form::Open,
+        _ => Form::Folded,
+    };
+    let title = Phrase::new("by pool and failure domain");
+    page.listing(
+        Listing::new(title, "row", columns)
+            .counted(count(changes, "change"))
+            .form(form, UpTo(7))
+            .rest(further(groups.get(GROUPS..).unwrap_or_default()))
+            .rows(groups.iter().take(GROUPS), row),
+    );
 }
 
 fn groups<'p>(changes: &[&'p ChangeDocument]) -> Vec<Group<'p>> {
@@ -121,53 +128,30 @@ fn named(phrase: Phrase, group: &Group<'_>) -> Phrase {
     }
 }
 
-fn table<const N: usize>(
-    page: &mut Page<'_>,
-    groups: &[Group<'_>],
-    heading: [&str; N],
-    row: impl Fn(&Group<'_>) -> [Markup; N],
-) {
-    let changes = groups.iter().map(|group| group.nodes).sum();
-    let shown = groups.iter().take(GROUPS);
-    let mut rows: Vec<Entry<[Markup; N]>> = shown.map(|group| Entry::one(row(group))).collect();
-    rows.extend(further(groups.get(GROUPS..).unwrap_or_default()));
-    page.table(Table {
-        title: Phrase::new(&format!(
-            "by pool and failure domain, {}",
-            count(changes, "change")
-        )),
-        heading,
-        rows,
-        noun: "row",
-        fold: match groups.len() {
-            0..=FEW_GROUPS => Fold::Open,
-            _ => Fold::Folded,
-        },
-        up_to: UpTo(7),
-    });
-}
-
-fn row(group: &Group<'_>) -> [Markup; 3] {
+fn row(group: &Group<'_>) -> Row {
     let or_none = |name: &str| match name.is_empty() {
-        true => prose("–"),
-        false => code(name),
+        true => Phrase::new("–"),
+        false => Phrase::of(name),
     };
-    let nodes = prose(&grouped_digits(group.nodes));
-    [or_none(group.pool), or_none(group.domain), nodes]
+    let number = |number: usize| Phrase::new(&grouped_digits(number));
+    Row::new([
+        or_none(group.pool),
+        or_none(group.domain),
+        number(group.nodes),
+        number(group.late),
+    ])
 }
 
-fn further<const N: usize>(groups: &[Group<'_>]) -> Option<Entry<[Markup; N]>> {
-    let sum = |part: fn(&Group<'_>) -> usize| {
-        let all: usize = groups.iter().map(part).sum();
-        prose(&grouped_digits(all))
+fn further(groups: &[Group<'_>]) -> Option<(String, usize)> {
+    let nodes = groups.iter().map(|group| group.nodes).sum();
+    let more = || {
+        format!(
+            "{} more, {}",
+            grouped_digits(groups.len()),
+            count(nodes, "node")
+        )
     };
-    let text = |cell| match cell {
-        0 => prose(&format!("… and {} more", grouped_digits(groups.len()))),
-        2 => sum(|group| group.nodes),
-        3 => sum(|group| group.late),
-        _ => prose(""),
-    };
-    (!groups.is_empty()).then(|| Entry::one(std::array::from_fn(text)))
+    (!groups.is_empty()).then(|| (more(), 1))
 }
 
 /// Drift that the plan's own moves do not explain: a node that moves shows its old block until then.
@@ -191,100 +175,35 @@ pub(super) fn drift(page: &mut Page<'_>, plan: &PlanDocument, occasion: Occasion
     if drift.is_empty() {
         return;
     }
-    let act = match occasion {
-        Occasion::Merge => "a merge",
-        Occasion::Apply => "an apply",
+    let heading = match occasion {
+        Occasion::Merge => "a merge writes",
+        Occasion::Apply => "an apply writes",
     };
     let of_nodes_and_ports = plan.changes.iter().filter(|one| !is_pool(one));
     let changed: BTreeSet<(TargetKind, &str)> = of_nodes_and_ports
         .map(|change| (change.kind, &*change.name))
         .collect();
-    let causes = causes::drift(drift.iter().copied(), Detail::Short);
-    let mut rows: Vec<Entry<[Markup; 4]>> = causes
-        .shown
-        .iter()
-        .map(|cause| drift_row(page, cause, &changed))
-        .collect();
-    rows.extend(causes.further().map(|further| Entry {
-        text: [
-            prose(&format!("… and {further}")),
-            prose(""),
-            prose(""),
-            prose(""),
-        ],
-        count: causes.hidden_objects(),
-    }));
-    let differ = match drift.len() {
-        1 => "1 field".to_owned(),
-        several => format!("{} fields", grouped_digits(several)),
+    let fields = count(drift.len(), "field");
+    let title = format!("the cluster differs from Git in {fields}, as it is now");
+    let written = |cause: &causes::DriftCause<'_>| {
+        let is_changed = |entry: &&&DriftDocument| changed.contains(&(entry.kind, &*entry.name));
+        let writes = cause.entries.iter().filter(is_changed).count();
+        Phrase::new(&match writes {
+            0 => "nothing of it".to_owned(),
+            all if all == cause.entries.len() => "these objects".to_owned(),
+            some => {
+                let all = count(cause.entries.len(), "object");
+                format!("{} of {all}", grouped_digits(some))
+            }
+        })
     };
-    page.table(Table {
-        title: Phrase::new(&format!(
-            "the cluster differs from Git in {differ}, as it is now"
-        )),
-        heading: [
-            "field",
-            "last written by",
-            &format!("{act} writes"),
-            "objects",
-        ],
-        rows,
-        noun: "drifted field",
-        fold: Fold::Open,
-        up_to: UpTo(7),
+    page.listing(Listing {
+        title: Phrase::new(&title),
+        ..plan_sections::drift(drift.iter().copied(), Detail::Short, (heading, written))
+            .form(Form::Open, UpTo(7))
     });
 }
 
 fn is_pool(change: &ChangeDocument) -> bool {
     !matches!(change.kind, TargetKind::Node | TargetKind::Port)
-}
-
-fn drift_row(
-    page: &Page<'_>,
-    cause: &causes::DriftCause<'_>,
-    changed: &BTreeSet<(TargetKind, &str)>,
-) -> Entry<[Markup; 4]> {
-    let is_changed = |entry: &&&DriftDocument| changed.contains(&(entry.kind, &*entry.name));
-    let writes = cause.entries.iter().filter(is_changed).count();
-    let writes = match writes {
-        0 => "nothing of it".to_owned(),
-        all if all == cause.entries.len() => "these objects".to_owned(),
-        some => format!(
-            "{} of {}",
-            grouped_digits(some),
-            count(cause.entries.len(), "object")
-        ),
-    };
-    let entries = cause.entries.iter().map(|entry| drifted(entry));
-    Entry {
-        text: [
-            code(cause.field),
-            author(cause),
-            prose(&writes),
-            super::markdown_objects::named(page, entries, "; ", Detail::Short),
-        ],
-        count: cause.entries.len(),
-    }
-}
-
-fn author(cause: &causes::DriftCause<'_>) -> Markup {
-    let time = match &cause.entries[..] {
-        [only] => only.time.as_deref(),
-        _ => None,
-    };
-    match (cause.manager, time) {
-        (None, _) => prose("unknown"),
-        (Some(manager), None) => code(manager),
-        (Some(manager), Some(time)) => {
-            let written = Phrase::default().value(manager).words(" at ");
-            written.value(time).markdown()
-        }
-    }
-}
-
-fn drifted(entry: &DriftDocument) -> Markup {
-    let name = short_name(entry.kind, &entry.name);
-    let shows = Phrase::default().value(&name).words(" shows ");
-    let expected = shows.value(&entry.seen).words(", expected ");
-    expected.value(&entry.expected).markdown()
 }

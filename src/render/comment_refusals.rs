@@ -6,8 +6,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::comment_risks::Told;
-use super::markdown_page::{Entry, Page, UpTo};
-use super::markup::{Phrase, code, prose};
+use super::markdown_page::Page;
+use super::model::{Form, Listing, Row, UpTo};
+use super::phrase::Phrase;
 use super::text::grouped_digits;
 use ipam_core::model::Severity;
 use ipam_plan::plan::{
@@ -112,31 +113,29 @@ pub(super) fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument], told: T
         is_first && (group.refusals.len() == 1 || group.refusals.len() > SHOWN)
     };
     let groups = by_risk(refusals).into_iter();
-    let lines = groups.filter(|group| !is_told(group)).map(line).collect();
-    page.list(lines, UpTo(3), "refusal");
+    let rows: Vec<Row> = groups.filter(|group| !is_told(group)).map(row).collect();
+    let listing = Listing::new(Phrase::default(), "refusal", &[]);
+    page.listing(listing.form(Form::Lines, UpTo(3)).rows(rows, |row| row));
 }
 
-fn line(group: RefusalGroup<'_>) -> Entry<String> {
+fn row(group: RefusalGroup<'_>) -> Row {
+    let all = group.refusals.len();
     let shown = group.refusals.iter().take(SHOWN);
-    let message = |refusal: &&RefusalDocument| prose(&refusal.message).to_string();
-    let shown: Vec<String> = shown.map(message).collect();
-    let more = group.refusals.len() - shown.len();
-    let (times, more) = match more {
+    let messages = shown.map(|refusal| Phrase::prose(&refusal.message));
+    let messages = messages.reduce(|before, next| before.words("; ").then(next));
+    let (times, more) = match all.saturating_sub(SHOWN) {
         0 => (String::new(), String::new()),
         more => (
-            format!(" {} times", grouped_digits(group.refusals.len())),
+            format!(" {} times", grouped_digits(all)),
             format!("; … and {} more", grouped_digits(more)),
         ),
     };
-    Entry {
-        text: format!(
-            "\n- **refused**{times} by {}: {}{more}; **way out:** {}",
-            code(group.rule),
-            shown.join("; "),
-            prose(group.help)
-        ),
-        count: group.refusals.len(),
-    }
+    let line = Phrase::new(&format!("**refused**{times} by ")).value(group.rule);
+    let line = line.words(": ").then(messages.unwrap_or_default());
+    let line = line
+        .words(&format!("{more}; **way out:** "))
+        .sentence(group.help);
+    Row::new([line]).of(all)
 }
 
 /// `1 node moves to another block, 3 nodes get a block`

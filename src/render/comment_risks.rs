@@ -3,9 +3,9 @@
 use super::comment::Occasion;
 use super::comment_refusals::{LOST, RefusalGroup, by_risk};
 use super::comment_services::Loss;
-use super::human::{Detail, limit, short_name};
-use super::human_misplaced::{evidence, unapproved};
-use super::markup::Phrase;
+use super::human::{Detail, limit};
+use super::phrase::Phrase;
+use super::plan_sections::{evidence, short_name, unapproved_blocks};
 use super::text::grouped_digits;
 use super::{causes, comment_disruptive};
 use ipam_core::model::Severity;
@@ -264,7 +264,7 @@ fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
 }
 
 fn approval(plan: &PlanDocument) -> Option<Risk<'_>> {
-    let (change, block) = unapproved(&plan.changes).next()?;
+    let (change, block) = unapproved_blocks(&plan.changes).next()?;
     let what = Phrase::new("block ")
         .value(&block.block)
         .words(" of ")

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
-use super::markdown_page::{Entry, Page, UpTo};
-use super::markup::{Markup, Phrase};
+use super::markdown_page::Page;
+use super::model::{Form, Listing, Row, UpTo};
+use super::phrase::Phrase;
 use super::text::grouped_digits;
 use ipam_cilium::lbipam::Certainty;
 use ipam_plan::plan::{
@@ -176,32 +177,20 @@ impl Loss<'_> {
     }
 
     /// The line, and lines with the Services that it does not name.
-    fn entries(&self) -> Vec<Entry<String>> {
-        let first = Entry {
-            text: format!(
-                "\n- **{}:** {}",
-                match self.is_certain() {
-                    true => "lost address",
-                    false => "address at risk",
-                },
-                self.phrase().markdown()
-            ),
-            count: self.services.len().min(limit(Detail::Short)),
+    fn rows(&self) -> Vec<Row> {
+        let most = limit(Detail::Short);
+        let label = match self.is_certain() {
+            true => "**lost address:** ",
+            false => "**address at risk:** ",
         };
-        let rest = self
-            .services
-            .get(limit(Detail::Short)..)
-            .unwrap_or_default();
-        let further = rest.chunks(limit(Detail::Short)).map(|services| Entry {
-            text: format!("\n- {}", further(services)),
-            count: services.len(),
+        let first = Row::new([Phrase::new(label).then(self.phrase())]);
+        let first = first.of(self.services.len().min(most));
+        let rest = self.services.get(most..).unwrap_or_default();
+        let further = rest.chunks(most).map(|services| {
+            Row::new([list(Phrase::new("and "), services.iter())]).of(services.len())
         });
         [first].into_iter().chain(further).collect()
     }
-}
-
-fn further(services: &[(&ServiceEffectDocument, &str)]) -> Markup {
-    list(Phrase::new("and "), services.iter()).markdown()
 }
 
 fn list<'s>(
@@ -255,7 +244,8 @@ pub(super) fn losing_services(page: &mut Page<'_>, losses: &[Loss<'_>], told: Op
     let is_told = |loss: &&Loss<'_>| {
         loss.is_short() && told.is_some_and(|told| std::ptr::eq(told.lost, loss.lost))
     };
-    let lines = losses.iter().filter(|loss| !is_told(loss));
-    let lines = lines.flat_map(Loss::entries).collect();
-    page.list(lines, UpTo(5), "lost address");
+    let losses = losses.iter().filter(|loss| !is_told(loss));
+    let rows: Vec<Row> = losses.flat_map(Loss::rows).collect();
+    let listing = Listing::new(Phrase::default(), "lost address", &[]);
+    page.listing(listing.form(Form::Lines, UpTo(5)).rows(rows, |row| row));
 }

@@ -6,7 +6,8 @@
 
 use super::comment::{Circumstances, Occasion, Unattended};
 use super::comment_refusals::{in_words, none_moved, rules, writes};
-use super::markup::{Markup, Phrase, prose};
+use super::markup::{Markup, prose};
+use super::phrase::Phrase;
 use super::text::count;
 use ipam_core::model::Hazard;
 use ipam_plan::plan::PlanDocument;

@@ -4,8 +4,10 @@
 use super::causes::cut;
 use super::examination::{counts, lines};
 use super::human::Detail;
-use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
-use super::markup::{Phrase, code, prose};
+use super::markdown_page::{Entry, Page, PageLimit};
+use super::markup::prose;
+use super::model::{Form, Listing, Row, UpTo, page as column};
+use super::phrase::Phrase;
 use super::text::pointer;
 use ipam_core::model::{Finding, Severity};
 use ipam_doctor::doctor::Conclusion;
@@ -20,16 +22,17 @@ pub fn examination_markdown(
     let counts = counts(findings).unwrap_or_else(|| "nothing found".to_owned());
     let mut page = Page::new(limit, format!("### Doctor: {}\n", prose(&counts)), "");
     let cut = cut(findings, detail);
-    for severity in [Severity::Error, Severity::Warning, Severity::Info] {
-        let shown = cut.shown.iter().filter(|one| one.severity == severity);
-        let entries = page.each(shown, |_| 1, |finding| finding_text(finding, detail));
-        // Findings of a severity leave room for the table.
-        page.list(entries, UpTo(7), "finding");
+    let shown = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
+        let shown = cut.shown.iter().filter(move |one| one.severity == severity);
+        shown.map(|finding| row(finding, detail)).collect()
+    });
+    let further = cut.further().map(|line| Row::new([Phrase::prose(&line)]));
+    // The findings leave room for the table.
+    let listing = || Listing::new(Phrase::default(), "finding", &[]).form(Form::Lines, UpTo(7));
+    let parts: [Vec<Row>; 3] = shown;
+    for rows in parts.into_iter().chain([further.collect()]) {
+        page.listing(listing().rows(rows, |row| row));
     }
-    let further = cut
-        .further()
-        .map(|line| Entry::one(format!("\n- {}", prose(&line))));
-    page.list(further.collect(), UpTo(7), "finding");
     let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
     if let Some(line) = pointer {
         let text = format!("\n{}\n", prose(&line));
@@ -47,35 +50,29 @@ fn cilium(page: &mut Page<'_>, conclusions: &[Conclusion]) {
             evidence,
             confidence,
         } = conclusion;
-        [
-            prose(about),
-            code(value),
-            prose(confidence.as_str()),
-            prose(evidence),
-        ]
+        Row::new([
+            Phrase::prose(about),
+            Phrase::of(value),
+            Phrase::new(confidence.as_str()),
+            Phrase::prose(evidence),
+        ])
     };
-    page.table(Table {
-        title: Phrase::new("Cilium, as it is detected"),
-        heading: ["what", "value", "certainty", "evidence"],
-        rows: page.each(conclusions, |_| 1, row),
-        noun: "conclusion",
-        fold: Fold::Folded,
-        up_to: WHOLE,
-    });
+    let title = Phrase::new("Cilium, as it is detected");
+    let columns = ["what", "value", "certainty", "evidence"].map(column);
+    page.listing(Listing::new(title, "conclusion", &columns).rows(conclusions, row));
 }
 
-fn finding_text(finding: &Finding, detail: Detail) -> String {
-    let place = finding.origin.as_ref();
-    let place = place.map(|origin| format!(" ({})", code(&origin.to_string())));
-    let mut text = format!(
-        "\n- **{}** {}: {}{}",
-        finding.severity,
-        code(finding.rule.0),
-        prose(&finding.message),
-        place.unwrap_or_default()
-    );
-    for (word, line) in lines(finding, detail) {
-        text.push_str(&format!("\n  - {word}: {}", prose(&line)));
+fn row(finding: &Finding, detail: Detail) -> Row {
+    let mut line = Phrase::new(&format!("**{}** ", finding.severity));
+    line = line
+        .value(finding.rule.0)
+        .words(": ")
+        .sentence(&finding.message);
+    if let Some(origin) = &finding.origin {
+        line = line.words(" (").value(&origin.to_string()).words(")");
     }
-    text
+    for (word, text) in lines(finding, detail) {
+        line = line.words(&format!("\n  - {word}: ")).sentence(&text);
+    }
+    Row::new([line])
 }

@@ -10,26 +10,28 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::markup::Phrase;
+use super::phrase::Phrase;
 use super::text::{Paint, grouped_digits, printable};
 use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_plan::plan::{
     ChangeDocument, EditDocument, LbSummary, Losing, PodPoolSummary, Selection, Summary,
 };
 
-/// LoadBalancer pools and pools of Pods; empty without any.
-pub(super) fn of_objects(summary: &Summary, losing: Losing) -> String {
-    let line = |(text, changes_nothing): (String, bool)| match (text.is_empty(), changes_nothing) {
-        (true, _) => text,
-        (false, true) => format!("{text}\n"),
-        (false, false) => format!("{}\n", Paint::Bold.on(&text)),
+/// LoadBalancer pools and pools of Pods, each in a line; empty without any.
+pub(super) fn of_objects(summary: &Summary, losing: Losing) -> [String; 2] {
+    let line = |(text, changes_nothing): (String, bool)| match text.is_empty() || changes_nothing {
+        true => text,
+        false => Paint::Bold.on(&text),
     };
     let (balancing, pods) = (&summary.load_balancing, &summary.pod_pools);
     let balancing = (
         load_balancing(balancing, losing),
         balancing.changes_nothing(),
     );
-    line(balancing) + &line((pod_pools(pods), pods.changes_nothing()))
+    [
+        line(balancing),
+        line((pod_pools(pods), pods.changes_nothing())),
+    ]
 }
 
 /// `LoadBalancer: 1 to create, …`; empty without LoadBalancer pools and pins.
@@ -128,11 +130,9 @@ pub(super) fn written_to(change: &ChangeDocument) -> Phrase {
 }
 
 fn listed<'k>(keys: impl Iterator<Item = &'k String>) -> Phrase {
-    keys.enumerate()
-        .fold(Phrase::default(), |phrase, (place, key)| {
-            let between = if place == 0 { "" } else { " and " };
-            phrase.words(between).value(key)
-        })
+    keys.map(|key| Phrase::of(key))
+        .reduce(|before, next| before.words(" and ").then(next))
+        .unwrap_or_default()
 }
 
 /// Lines around a change.

@@ -1,6 +1,7 @@
 //! A history as text. Names, messages and files come from strangers: every line is escaped.
 
-use super::human::{Detail, limit, more};
+use super::human::{Detail, limit};
+use super::terminal::more;
 use super::text::{Paint, count};
 use ipam_core::text::one_line;
 use ipam_doctor::explain::Relation;

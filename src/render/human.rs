@@ -1,15 +1,15 @@
 //! The plan for a person at a terminal: the summary, the changes by pool, then blocked, misplaced
 //! and drifted objects, and the summary again.
 
-use std::collections::BTreeMap;
-
-use super::text::{Paint, count, grouped_digits, pointer_with_codes, printable};
-use super::{causes, headlines, human_lb, human_misplaced};
-use ipam_core::text::{by_name, natural_order};
-use ipam_plan::plan::{
-    BlockedDocument, ChangeAction, ChangeDocument, PlanDocument, RefusalDocument, SourceDocument,
-    TargetKind,
+use super::model::{Report, Section};
+use super::phrase::Phrase;
+use super::plan_sections::{
+    address_pools, blocked, by_pool, drift, drifted_objects, effects, further_pools, misplaced,
+    pod_pools, pool, ports, refused, service_pins, unapproved,
 };
+use super::text::{Paint, count, grouped_digits, printable};
+use super::{headlines, terminal};
+use ipam_plan::plan::{ChangeDocument, PlanDocument, SourceDocument};
 
 /// Length of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,42 +39,51 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         waivers,
         refusals,
         weakened,
-        changes,
+        changes: all,
         services,
-        blocked,
-        misplaced,
-        drift,
+        blocked: waiting,
+        misplaced: outside,
+        drift: drifted,
         findings: _,
     } = plan;
-    let headline = format!("{}\n", Paint::Bold.on(&printable(&plan.verdict().line())));
-    let parts = [
-        match headlines::by(selection.as_ref()) {
-            line if line.is_empty() => line,
-            line => format!("{line}\n"),
-        },
-        headlines::of_objects(summary, plan.losing()),
-        refused(refusals, detail),
-        human_misplaced::blocks(summary, changes, detail),
-        human_lb::changes(changes, detail),
-        human_lb::effects(services, detail),
-        human_lb::pod_pool_changes(changes, detail),
-        changes_by_pool(changes, detail),
-        human_lb::port_changes(changes, detail),
-        blocked_by_reason(blocked, detail),
-        human_misplaced::misplaced(misplaced, detail),
-        human_misplaced::drift(drift, detail),
-        irreversible(plan),
-        waived(waivers),
-        made_from(changes, digest, source),
+    let changes: Vec<&ChangeDocument> = all.iter().collect();
+    let mut sections = vec![
+        refused(refusals).into(),
+        unapproved(summary, all, detail).into(),
+        address_pools(&changes).into(),
+        service_pins(&changes).into(),
+        effects(services).into(),
+        pod_pools(&changes).into(),
     ];
-    let body = parts.concat();
-    // Long output scrolls the first line away.
-    let last = if body.is_empty() {
-        String::new()
-    } else {
-        format!("\n{headline}")
+    let mut pools = by_pool(all);
+    let further = further_pools(&pools, detail);
+    pools.truncate(limit(detail));
+    sections.extend(pools.into_iter().map(|one| pool(one).into()));
+    sections.extend(further.map(|(further, _)| {
+        Section::Aside(Phrase::new(&format!(
+            "  … and {further}; --show-all shows all"
+        )))
+    }));
+    sections.extend([
+        ports(&changes).into(),
+        blocked(waiting, detail).into(),
+        misplaced(outside, detail).into(),
+        drift(drifted, detail, ("", drifted_objects))
+            .counted(count(drifted.len(), "field"))
+            .into(),
+    ]);
+    sections.extend(irreversible(plan).map(Section::Note));
+    let waived = (!waivers.is_empty()).then(|| Phrase::new("waived: ").value(&waivers.join(", ")));
+    sections.extend(waived.map(Section::Note));
+    sections.extend(made_from(all, digest, source).map(Section::Aside));
+    let below = [headlines::by(selection.as_ref())].into_iter();
+    let below = below.chain(headlines::of_objects(summary, plan.losing()));
+    let report = Report {
+        verdict: plan.verdict().line(),
+        below: below.collect(),
+        sections,
     };
-    weakened_policy(weakened) + &headline + &body + &last
+    weakened_policy(weakened) + &terminal::report(report, detail)
 }
 
 fn weakened_policy(weakened: &[String]) -> String {
@@ -88,42 +97,21 @@ fn weakened_policy(weakened: &[String]) -> String {
     format!("{title}\n{}\n", lines.collect::<String>())
 }
 
-fn irreversible(plan: &PlanDocument) -> String {
-    match plan.summary.irreversible {
-        0 => String::new(),
-        changes => format!(
-            "\n{} cannot be undone: {}.\n",
-            count(changes, "change"),
-            super::Irreversible::of(plan).as_str()
-        ),
-    }
-}
-
-fn waived(waivers: &[String]) -> String {
-    if waivers.is_empty() {
-        String::new()
-    } else {
-        format!("\nwaived: {}\n", printable(&waivers.join(", ")))
-    }
+fn irreversible(plan: &PlanDocument) -> Option<Phrase> {
+    let changes = plan.summary.irreversible;
+    let why = super::Irreversible::of(plan).as_str();
+    let line = || format!("{} cannot be undone: {why}.", count(changes, "change"));
+    (changes > 0).then(|| Phrase::new(&line()))
 }
 
 /// The digest of the changes and the commit of the files.
-fn made_from(changes: &[ChangeDocument], digest: &str, source: &SourceDocument) -> String {
+fn made_from(changes: &[ChangeDocument], digest: &str, source: &SourceDocument) -> Option<Phrase> {
     let digest = format!("digest {}", digest.get(..SHOWN_DIGITS).unwrap_or_default());
-    let commit = source
-        .revision
-        .as_deref()
-        .map(|id| format!("files of commit {}", printable(id)));
-    let lines: Vec<String> = (!changes.is_empty())
-        .then_some(digest)
-        .into_iter()
-        .chain(commit)
-        .collect();
-    if lines.is_empty() {
-        String::new()
-    } else {
-        Paint::Dim.on(&format!("\n{}\n", lines.join("\n")))
-    }
+    let digest = (!changes.is_empty()).then(|| Phrase::new(&digest));
+    let commit = source.revision.as_deref();
+    let commit = commit.map(|id| Phrase::new("files of commit ").value(id));
+    let lines = digest.into_iter().chain(commit);
+    lines.reduce(|digest, commit| digest.words("\n").then(commit))
 }
 
 pub(crate) fn limit(detail: Detail) -> usize {
@@ -133,223 +121,11 @@ pub(crate) fn limit(detail: Detail) -> usize {
     }
 }
 
-pub(super) fn more(hidden: usize) -> String {
-    if hidden == 0 {
-        String::new()
-    } else {
-        Paint::Dim.on(&format!(
-            "    … and {} more; --show-all shows all\n",
-            grouped_digits(hidden)
-        ))
-    }
-}
-
-/// The line that counts the groups that are not shown.
-pub(super) fn further(of_groups: Option<String>) -> String {
-    of_groups
-        .map(|groups| {
-            Paint::Dim.on(&format!(
-                "  … and {}; --show-all shows all\n",
-                printable(&groups)
-            ))
-        })
-        .unwrap_or_default()
-}
-
-/// A pool and its changes.
-pub(super) type PoolChanges<'p> = (Option<&'p str>, Vec<&'p ChangeDocument>);
-
-/// The changes of these nodes by pool, both in natural order.
-pub(super) fn by_pool<'p>(
-    changes: impl IntoIterator<Item = &'p ChangeDocument>,
-) -> Vec<PoolChanges<'p>> {
-    let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
-    let of_nodes = changes.into_iter().filter(|change| change.is_of_node());
-    for change in by_name(of_nodes, |change| &change.name) {
-        pools
-            .entry(change.pool.as_deref())
-            .or_default()
-            .push(change);
-    }
-    let mut pools: Vec<PoolChanges<'_>> = pools.into_iter().collect();
-    pools.sort_by(|(a, _), (b, _)| natural_order(a.unwrap_or_default(), b.unwrap_or_default()));
-    pools
-}
-
-/// `490 further pools with 12,345 changes`, of those beyond the limit.
-pub(super) fn further_pools(pools: &[PoolChanges<'_>], detail: Detail) -> Option<String> {
-    let further = pools.get(limit(detail)..).unwrap_or_default();
-    let changes = further.iter().map(|(_, changes)| changes.len()).sum();
-    (!further.is_empty()).then(|| {
-        format!(
-            "{} with {}",
-            count(further.len(), "further pool"),
-            count(changes, "change")
-        )
-    })
-}
-
-fn changes_by_pool(changes: &[ChangeDocument], detail: Detail) -> String {
-    let pools = by_pool(changes);
-    let mut text = String::new();
-    for (pool, changes) in pools.iter().take(limit(detail)) {
-        text.push_str(&changes_of_pool(*pool, changes, detail));
-    }
-    match further(further_pools(&pools, detail)) {
-        line if line.is_empty() => text,
-        line => format!("{text}\n{line}"),
-    }
-}
-
-fn changes_of_pool(pool: Option<&str>, changes: &[&ChangeDocument], detail: Detail) -> String {
-    let heading = pool.map_or_else(
-        || "outside every pool".to_owned(),
-        |pool| format!("pool {}", printable(pool)),
-    );
-    let mut text = format!(
-        "\n{} ({})\n",
-        Paint::Bold.on(&heading),
-        count(changes.len(), "change")
-    );
-    let shown = &changes[..changes.len().min(limit(detail))];
-    let width = |cell: fn(&ChangeDocument) -> String| {
-        shown
-            .iter()
-            .map(|c| cell(c).chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let (names, blocks) = (width(|change| change.name.clone()), width(values));
-    for change in shown {
-        let line = format!(
-            "  {} {:names$}  {:blocks$}  {:15}  {}",
-            sign(change.action),
-            printable(&change.name),
-            printable(&values(change)),
-            printable(&change.write_path),
-            printable(&change.reason)
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text + &more(changes.len() - shown.len())
-}
-
-pub(super) fn sign(action: ChangeAction) -> String {
-    match action {
-        ChangeAction::Assign | ChangeAction::Create => Paint::Green.on("+"),
-        ChangeAction::Release | ChangeAction::Delete => Paint::Red.on("-"),
-        ChangeAction::Update | ChangeAction::Adopt | ChangeAction::Pin => Paint::Yellow.on("~"),
-    }
-}
-
-pub(super) fn values(change: &ChangeDocument) -> String {
-    let after = if change.after.is_empty() {
-        "none".to_owned()
-    } else {
-        change.after.join(" ")
-    };
-    if change.before.is_empty() || change.before == change.after {
-        after
-    } else {
-        format!("{} -> {after}", change.before.join(" "))
-    }
-}
-
-fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
-    if refusals.is_empty() {
-        return String::new();
-    }
-    let mut text = format!(
-        "\n{}\n",
-        Paint::Red.on("refused: it may not be applied as it is")
-    );
-    let shown = &refusals[..refusals.len().min(limit(detail))];
-    for refusal in shown {
-        text.push_str(&format!(
-            "  {} {}\n",
-            Paint::Red.on("!"),
-            printable(&refusal.message)
-        ));
-        text.push_str(&format!(
-            "      {}\n",
-            Paint::Dim.on(&printable(&refusal.help))
-        ));
-    }
-    text += &more(refusals.len() - shown.len());
-    text + &codes_of(refusals.iter().map(|refusal| refusal.rule.as_str()))
-}
-
-/// The line that points to the pages of these codes.
-pub(super) fn codes_of<'c>(codes: impl IntoIterator<Item = &'c str>) -> String {
-    let line = pointer_with_codes(codes).unwrap_or_default();
-    format!("  {}\n", Paint::Dim.on(&printable(&line)))
-}
-
-fn blocked_by_reason(blocked: &[BlockedDocument], detail: Detail) -> String {
-    if blocked.is_empty() {
-        return String::new();
-    }
-    let noun = if blocked.iter().all(|entry| entry.kind == TargetKind::Node) {
-        "node"
-    } else {
-        "object"
-    };
-    let mut text = format!(
-        "\n{} ({})\n",
-        Paint::Bold.on("blocked"),
-        count(blocked.len(), noun)
-    );
-    let causes = causes::blocked(blocked, detail);
-    for cause in &causes.shown {
-        let gap = if cause.reasons.len() == 1 {
-            "\n      "
-        } else {
-            "  "
-        };
-        for (reason, entries) in cause.reasons.iter().take(limit(detail)) {
-            let names: Vec<String> = entries.iter().map(|entry| blocked_name(entry)).collect();
-            let (sign, names) = (Paint::Red.on("!"), named(&names, detail));
-            text.push_str(&format!(
-                "  {sign} {}{gap}{}\n",
-                printable(&names),
-                printable(reason)
-            ));
-        }
-        text.push_str(&more(
-            cause
-                .reasons
-                .iter()
-                .skip(limit(detail))
-                .map(|(_, entries)| entries.len())
-                .sum(),
-        ));
-        text.push_str(&format!(
-            "      {}\n",
-            Paint::Dim.on(&printable(cause.unblock))
-        ));
-    }
-    text += &further(causes.further());
-    text + &codes_of(blocked.iter().map(|entry| entry.code.as_str()))
-}
-
 /// Names in one line: the first few, and the number of the others.
 pub(crate) fn named(names: &[String], detail: Detail) -> String {
     let shown = &names[..names.len().min(limit(detail))];
     match names.len() - shown.len() {
         0 => shown.join(", "),
         more => format!("{} … and {} more", shown.join(", "), grouped_digits(more)),
-    }
-}
-
-pub(super) fn blocked_name(entry: &BlockedDocument) -> String {
-    short_name(entry.kind, &entry.name)
-}
-
-/// The name of a node, or `Kind/name` of any other object.
-pub(super) fn short_name(kind: TargetKind, name: &str) -> String {
-    match kind {
-        TargetKind::Node => name.to_owned(),
-        _ => format!("{kind}/{name}"),
     }
 }

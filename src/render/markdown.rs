@@ -1,16 +1,18 @@
 //! The plan as a comment for a pull request. It always fits into the limit of the large Git hosts.
 
 use super::causes::cut_by;
-use super::human::{Detail, by_pool, further_pools, limit};
-use super::human_misplaced::{evidence, unapproved};
-use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
-use super::markup::{Phrase, code, codes, prose};
-use super::text::{count, grouped_digits, pointer};
-use super::{headlines, markdown_objects};
-use ipam_plan::plan::{
-    ChangeDocument, FindingDocument, PlanDocument, RefusalDocument, SourceDocument, Summary,
-    UnapprovedBlockDocument,
+use super::headlines;
+use super::human::{Detail, limit};
+use super::markdown_page::{Entry, Page, PageLimit};
+use super::markup::{code, codes, prose};
+use super::model::{Form, Listing, Row, UpTo};
+use super::phrase::Phrase;
+use super::plan_sections::{
+    address_pools, blocked, by_pool, destructive, drift, drifted_objects, further_pools, losing,
+    misplaced, other_effects, pod_pools, pool, ports, refused, service_pins, unapproved,
 };
+use super::text::{count, grouped_digits, pointer};
+use ipam_plan::plan::{ChangeDocument, FindingDocument, PlanDocument, SourceDocument};
 
 /// The plan as Markdown. Like the text for a terminal, it begins and ends with its verdict.
 pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String {
@@ -26,9 +28,9 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         weakened,
         changes,
         services,
-        blocked,
-        misplaced,
-        drift,
+        blocked: waiting,
+        misplaced: outside,
+        drift: drifted,
         findings,
     } = plan;
     let tail = format!(
@@ -36,24 +38,25 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         made_from(source, digest, waivers),
         prose(&plan.verdict().line())
     );
-    let (destructive, other): (Vec<_>, Vec<_>) =
+    let (worst, other): (Vec<_>, Vec<_>) =
         changes.iter().partition(|change| change.is_destructive());
     let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
     // The most important first, because a page that is too long loses its end.
-    needs_approval(&mut page, summary, changes, detail);
-    refused(&mut page, refusals);
-    markdown_objects::blocked(&mut page, blocked, detail);
-    markdown_objects::losing_services(&mut page, services);
-    markdown_objects::destructive(&mut page, &destructive);
+    page.listing(unapproved(summary, changes, detail));
+    page.listing(refused(refusals));
+    page.listing(blocked(waiting, detail));
+    page.listing(losing(services));
+    page.listing(destructive(&worst));
     found(&mut page, findings, detail);
-    markdown_objects::address_pools(&mut page, &other);
-    markdown_objects::pod_pools(&mut page, &other);
-    markdown_objects::ports(&mut page, &other);
-    markdown_objects::service_pins(&mut page, &other);
-    markdown_objects::other_services(&mut page, services);
+    page.listing(address_pools(&other));
+    page.listing(pod_pools(&other));
+    page.listing(ports(&other));
+    page.listing(service_pins(&other));
+    page.listing(other_effects(services));
     changes_by_pool(&mut page, &other, detail);
-    markdown_objects::misplaced(&mut page, misplaced, Fold::Folded, detail);
-    markdown_objects::drift(&mut page, drift, detail);
+    page.listing(misplaced(outside, detail));
+    let fields = count(drifted.len(), "field");
+    page.listing(drift(drifted, detail, ("how many", drifted_objects)).counted(fields));
     page.finish()
 }
 
@@ -128,74 +131,20 @@ fn headline(plan: &PlanDocument) -> String {
     )
 }
 
-fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument]) {
-    let line = |refusal: &RefusalDocument| {
-        let RefusalDocument {
-            rule,
-            message,
-            help,
-            waiver: _,
-        } = refusal;
-        Entry::one(format!(
-            "\n- **refused** {}: {}; {}",
-            code(rule),
-            prose(message),
-            prose(help)
-        ))
-    };
-    page.list(refusals.iter().map(line).collect(), UpTo(3), "refusal");
-}
-
-/// Blocks that a person must approve, never folded away.
-pub(super) fn needs_approval(
-    page: &mut Page<'_>,
-    summary: &Summary,
-    changes: &[ChangeDocument],
-    detail: Detail,
-) {
-    let Some(headline) = summary.approval_headline() else {
-        return;
-    };
-    let all: Vec<_> = unapproved(changes).collect();
-    let line = |(change, block): &(&ChangeDocument, &UnapprovedBlockDocument)| {
-        format!(
-            "\n- block {} of {}: {}",
-            code(&block.block),
-            code(&change.name),
-            prose(&evidence(block))
-        )
-    };
-    let mut lines = page.each(all.iter().take(limit(detail)), |_| 1, line);
-    let [first, ..] = &mut lines[..] else {
-        return;
-    };
-    first.text.insert_str(0, &format!("\n**{headline}**\n"));
-    let further = all.len().saturating_sub(limit(detail));
-    if further > 0 {
-        lines.push(Entry {
-            text: format!("\n- … and {} more", grouped_digits(further)),
-            count: further,
-        });
-    }
-    page.list(lines, UpTo(2), "unapproved block");
-}
-
 pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: Detail) {
     let cut = cut_by(findings, detail, |finding| {
         (finding.severity.as_str(), &finding.rule)
     });
+    let shown = cut.shown.iter().map(|finding| finding_row(finding));
     let more = cut.hidden.iter().map(|((severity, rule), findings)| {
         let further = findings.iter().map(|finding| finding.count).sum();
         let what = count(further, &format!("further {severity}"));
-        Entry {
-            text: format!("\n- … and {what} of {}", code(rule)),
-            count: further,
-        }
+        let line = Phrase::new(&format!("… and {what} of ")).value(rule);
+        Row::new([line]).of(further)
     });
-    let shown = cut.shown.iter().copied();
-    let mut lines = page.each(shown, |finding| finding.count, finding_line);
-    lines.extend(more);
-    page.list(lines, UpTo(7), "finding");
+    let rows: Vec<Row> = shown.chain(more).collect();
+    let lines = Listing::new(Phrase::default(), "finding", &[]);
+    page.listing(lines.form(Form::Lines, UpTo(7)).rows(rows, |row| row));
     pointed_to(page, findings);
 }
 
@@ -208,38 +157,17 @@ pub(super) fn pointed_to(page: &mut Page<'_>, findings: &[FindingDocument]) {
 }
 
 fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Detail) {
-    let pools = by_pool(changes.iter().copied());
-    for (pool, changes) in pools.iter().take(limit(detail)) {
-        let title = Phrase::new("pool ").value(pool.unwrap_or("(none)"));
-        let title = title.words(&format!(", {}", count(changes.len(), "change")));
-        let row = |c: &&ChangeDocument| {
-            [
-                code(&c.name),
-                codes(&c.after),
-                code(&c.write_path),
-                prose(&c.reason),
-            ]
-        };
-        page.table(Table {
-            title,
-            heading: ["node", "block", "write path", "why"],
-            rows: page.each(changes, |_| 1, row),
-            noun: "change",
-            fold: Fold::Folded,
-            up_to: WHOLE,
-        });
-    }
-    if let Some(further) = further_pools(&pools, detail) {
-        let further_changes = pools.iter().skip(limit(detail));
-        let part = Entry {
-            text: format!("\n… and {further}: see the JSON output, or --show-all\n"),
-            count: further_changes.map(|(_, changes)| changes.len()).sum(),
-        };
-        page.part(part, "change");
+    let mut pools = by_pool(changes.iter().copied());
+    let further = further_pools(&pools, detail);
+    pools.truncate(limit(detail));
+    pools.into_iter().for_each(|one| page.listing(pool(one)));
+    if let Some((further, count)) = further {
+        let text = format!("\n… and {further}: see the JSON output, or --show-all\n");
+        page.part(Entry { text, count }, "change");
     }
 }
 
-fn finding_line(finding: &FindingDocument) -> String {
+fn finding_row(finding: &FindingDocument) -> Row {
     let FindingDocument {
         severity,
         rule,
@@ -250,31 +178,21 @@ fn finding_line(finding: &FindingDocument) -> String {
         subject_count,
         ..
     } = finding;
-    let place = origin
-        .as_ref()
-        .map(|origin| format!(" ({})", code(&format!("{}:{}", origin.file, origin.line))));
-    let further = match findings.saturating_sub(1) {
-        0 => String::new(),
-        further => {
-            let listed = if other_subjects.is_empty() {
-                String::new()
-            } else {
-                format!(": {}", codes(other_subjects))
-            };
-            let more = subject_count.saturating_sub(1 + other_subjects.len());
-            let more = if more == 0 {
-                String::new()
-            } else {
-                format!(" and {} more", grouped_digits(more))
-            };
-            format!("; the same {} more{listed}{more}", count(further, "time"))
+    let mut line = Phrase::new(&format!("**{}** ", severity.as_str()));
+    line = line.value(rule).words(": ").sentence(message);
+    if let Some(origin) = origin {
+        let place = format!("{}:{}", origin.file, origin.line);
+        line = line.words(" (").value(&place).words(")");
+    }
+    let further = findings.saturating_sub(1);
+    if further > 0 {
+        line = line.words(&format!("; the same {} more", count(further, "time")));
+        let between = if other_subjects.is_empty() { "" } else { ": " };
+        line = line.words(between).then(Phrase::values(other_subjects));
+        let more = subject_count.saturating_sub(1 + other_subjects.len());
+        if more > 0 {
+            line = line.words(&format!(" and {} more", grouped_digits(more)));
         }
-    };
-    format!(
-        "\n- **{}** {}: {}{}{further}",
-        prose(severity.as_str()),
-        code(rule),
-        prose(message),
-        place.unwrap_or_default()
-    )
+    }
+    Row::new([line]).of(*findings)
 }

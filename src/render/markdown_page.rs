@@ -1,8 +1,9 @@
 //! A Markdown page of limited size. It keeps whole entries, and counts those that no longer fit.
 //! Knows nothing of plans.
 
-use super::markup::{Markup, Phrase};
-use super::text::count;
+use super::model::{Form, Listing, Row, UpTo, WHOLE};
+use super::phrase::Phrase;
+use super::text::{count, log_text, printable};
 
 /// How long a whole page may be.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +37,6 @@ impl PageLimit {
 /// Bytes for the sentence that counts the entries that are left out.
 const LEFT_OUT: usize = 500;
 
-/// Eighths of the page that a part and all parts before it may fill, so that a long part leaves
-/// room for those after it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UpTo(pub(super) usize);
-
-/// The whole page.
-pub(super) const WHOLE: UpTo = UpTo(8);
-
 /// Text that stands for one or several entries, and is never cut.
 pub(super) struct Entry<T> {
     pub(super) text: T,
@@ -54,66 +47,6 @@ impl<T> Entry<T> {
     pub(super) fn one(text: T) -> Entry<T> {
         Entry { text, count: 1 }
     }
-}
-
-impl Page<'_> {
-    /// An entry for each item. Once the text is longer than a page, no further text is made: the
-    /// last entry, which cannot fit, stands for the remaining items as well.
-    pub(super) fn each<S, T: Measured>(
-        &self,
-        items: impl IntoIterator<Item = S>,
-        count: impl Fn(&S) -> usize,
-        text: impl Fn(S) -> T,
-    ) -> Vec<Entry<T>> {
-        let mut entries: Vec<Entry<T>> = Vec::new();
-        let mut bytes = 0;
-        for item in items {
-            let count = count(&item);
-            match entries.last_mut() {
-                Some(last) if self.is_longer(bytes) => last.count += count,
-                _ => {
-                    let text = text(item);
-                    bytes += text.bytes();
-                    entries.push(Entry { text, count });
-                }
-            }
-        }
-        entries
-    }
-}
-
-/// A text with a length.
-pub(super) trait Measured {
-    fn bytes(&self) -> usize;
-}
-
-impl Measured for String {
-    fn bytes(&self) -> usize {
-        self.len()
-    }
-}
-
-impl<const N: usize> Measured for [Markup; N] {
-    fn bytes(&self) -> usize {
-        self.iter().map(|cell| cell.as_str().len()).sum()
-    }
-}
-
-/// Whether a host shows a table at once or folds it away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fold {
-    Open,
-    Folded,
-}
-
-pub(super) struct Table<'t, const N: usize> {
-    pub(super) title: Phrase,
-    pub(super) heading: [&'t str; N],
-    pub(super) rows: Vec<Entry<[Markup; N]>>,
-    /// One entry, to count those that are left out.
-    pub(super) noun: &'static str,
-    pub(super) fold: Fold,
-    pub(super) up_to: UpTo,
 }
 
 pub(super) struct Page<'t> {
@@ -142,11 +75,6 @@ impl<'t> Page<'t> {
         Page { elsewhere, ..self }
     }
 
-    /// Whether text of this length fits on no page.
-    pub(super) fn is_longer(&self, bytes: usize) -> bool {
-        bytes > self.limit.bytes
-    }
-
     /// Whether this number of bytes fits, with room for the tail and for the counts of left-out entries.
     fn fits(&self, bytes: usize, UpTo(eighths): UpTo) -> bool {
         self.text.len() + bytes + self.tail.len() + LEFT_OUT <= self.limit.bytes * eighths / 8
@@ -160,56 +88,109 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// The lines of a list that fit. `noun` names an entry, to count the others.
-    pub(super) fn list(&mut self, lines: Vec<Entry<String>>, up_to: UpTo, noun: &'static str) {
-        let mut lines = lines.into_iter();
-        let mut end = "";
-        while let Some(Entry { text, count }) = lines.next() {
-            if !self.fits(text.len() + 1, up_to) {
-                let rest: usize = lines.map(|line| line.count).sum();
-                self.leave_out(noun, count + rest);
-                break;
-            }
-            self.text.push_str(&text);
-            end = "\n";
+    /// The rows that fit, below their title.
+    pub(super) fn listing(&mut self, mut listing: Listing<'_>) {
+        let rows = std::mem::replace(&mut listing.rows, Box::new(std::iter::empty()));
+        let rest = listing.rest.take().map(|(rest, count)| Row {
+            is_rest: true,
+            ..Row::new([Phrase::prose(&format!("… and {rest}"))]).of(count)
+        });
+        let rows = rows.chain(rest);
+        match listing.form {
+            Form::Lines | Form::Titled => self.lines(&listing, rows),
+            Form::Open | Form::Folded => self.table(&listing, rows),
         }
+    }
+
+    fn lines(&mut self, listing: &Listing<'_>, rows: impl Iterator<Item = Row>) {
+        let mut start = match listing.form {
+            Form::Titled => format!("\n**{}**\n", listing.title.markdown()),
+            Form::Lines | Form::Open | Form::Folded => String::new(),
+        };
+        let (mut end, mut left_out) = ("", 0);
+        for row in rows {
+            let count = row.count;
+            if left_out == 0 {
+                let line = row.line.or_else(|| row.cells.into_iter().next());
+                let line = line.unwrap_or_default().markdown();
+                let text = format!("{start}\n- {line}");
+                if self.fits(text.len() + 1, listing.up_to) {
+                    self.text.push_str(&text);
+                    (start, end) = (String::new(), "\n");
+                    continue;
+                }
+            }
+            left_out += count;
+        }
+        self.leave_out(listing.noun, left_out);
         self.text.push_str(end);
     }
 
-    /// The rows of a table that fit, under its title.
-    pub(super) fn table<const N: usize>(&mut self, table: Table<'_, N>) {
+    fn table(&mut self, listing: &Listing<'_>, rows: impl Iterator<Item = Row>) {
         const END: &str = "\n</details>\n";
-        let Table {
-            title,
-            heading,
-            rows,
-            noun,
-            fold,
-            up_to,
-        } = table;
-        let (summary, heading, line) = (title.html(), heading.join(" | "), "---|".repeat(N));
-        let details = match fold {
-            Fold::Open => "<details open>",
-            Fold::Folded => "<details>",
+        let columns = listing.columns.iter();
+        let headings: Vec<&str> = columns.map(|column| column.heading).collect();
+        let shown: Vec<&str> = headings
+            .iter()
+            .copied()
+            .filter(|one| !one.is_empty())
+            .collect();
+        let (heading, line) = (shown.join(" | "), "---|".repeat(shown.len()));
+        let details = match listing.form {
+            Form::Open => "<details open>",
+            Form::Lines | Form::Titled | Form::Folded => "<details>",
         };
-        let mut text =
-            format!("\n{details}<summary>{summary}</summary>\n\n| {heading} |\n|{line}\n");
-        let (mut shown, mut left_out) = (0, 0);
-        for Entry { text: cells, count } in rows {
-            let cells: Vec<&str> = cells.iter().map(Markup::as_str).collect();
-            let row = format!("| {} |\n", cells.join(" | "));
-            let is_next = left_out == 0;
-            if is_next && self.fits(text.len() + row.len() + END.len(), up_to) {
-                text.push_str(&row);
-                shown += count;
+        let title = match listing.how_many.is_empty() {
+            true => listing.title.html(),
+            false => format!("{}, {}", listing.title.html(), listing.how_many),
+        };
+        let mut text = format!("\n{details}<summary>{title}</summary>\n\n| {heading} |\n|{line}\n");
+        let (mut fitting, mut left_out, mut diffs) = (0, 0, Vec::new());
+        for row in rows {
+            let cells = || {
+                headings
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, one)| !one.is_empty())
+            };
+            if left_out == 0 {
+                let cell = |(at, _): (usize, _)| {
+                    let cell = row.cells.get(at);
+                    cell.map(|cell| cell.markdown().to_string())
+                };
+                let cells: Vec<String> = cells().map(|one| cell(one).unwrap_or_default()).collect();
+                let line = format!("| {} |\n", cells.join(" | "));
+                if self.fits(text.len() + line.len() + END.len(), listing.up_to) {
+                    text.push_str(&line);
+                    fitting += row.count;
+                } else {
+                    left_out += row.count;
+                }
             } else {
-                left_out += count;
+                left_out += row.count;
             }
+            diffs.extend(row.diff);
         }
-        self.leave_out(noun, left_out);
-        if shown > 0 {
+        self.leave_out(listing.noun, left_out);
+        if fitting > 0 {
             self.text.push_str(&(text + END));
         }
+        for (title, lines) in diffs {
+            self.diff(&title.markdown().to_string(), &lines.join("\n"));
+        }
+    }
+
+    /// A diff below its title, which is Markdown.
+    pub(super) fn diff(&mut self, title: &str, lines: &str) {
+        if lines.is_empty() {
+            return;
+        }
+        let lines = log_text(&printable(lines)).into_owned();
+        // The fence is longer than any row of backticks inside, so that none of them ends it.
+        let longest = lines.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+        let fence = "`".repeat(longest.max(2) + 1);
+        let diff = format!("\n{title}\n\n{fence}diff\n{lines}\n{fence}\n");
+        self.part(Entry::one(diff), "diff");
     }
 
     /// Adds a part if it fits.
@@ -244,7 +225,7 @@ impl<'t> Page<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::markup::code;
+    use crate::render::model::first;
 
     fn entries(page: &str, mark: &str) -> usize {
         page.matches(mark).count()
@@ -253,21 +234,19 @@ mod tests {
     #[test]
     fn only_whole_entries_are_left_out_and_all_are_counted() {
         let mut page = Page::new(PageLimit::COMMENT, String::new(), "the end\n");
-        let line = |number: usize| Entry::one(format!("\n- line {number:05} {}", "x".repeat(90)));
-        page.list((0..1_000).map(line).collect(), UpTo(2), "line");
-        let row = |number: usize| Entry {
-            text: [code(&format!("row-{number:05}-{}", "y".repeat(40)))],
-            count: 3,
+        let line = |number: usize| {
+            let text = format!("line {number:05} {}", "x".repeat(90));
+            Row::new([Phrase::new(&text)])
+        };
+        let lines = Listing::new(Phrase::default(), "line", &[]).form(Form::Lines, UpTo(2));
+        page.listing(lines.rows(0..1_000, line));
+        let row = |number: usize| {
+            let name = format!("row-{number:05}-{}", "y".repeat(40));
+            Row::new([Phrase::of(&name)]).of(3)
         };
         for up_to in [UpTo(4), WHOLE] {
-            page.table(Table {
-                title: Phrase::new("rows"),
-                heading: ["name"],
-                rows: (0..1_000).map(row).collect(),
-                noun: "thing",
-                fold: Fold::Folded,
-                up_to,
-            });
+            let rows = Listing::new(Phrase::new("rows"), "thing", &[first("name")]);
+            page.listing(rows.form(Form::Folded, up_to).rows(0..1_000, row));
         }
         page.part(
             Entry {
@@ -296,24 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn text_that_cannot_fit_is_not_made() {
-        let made = std::cell::Cell::new(0);
-        let cell = |n: usize| {
-            made.set(made.get() + 1);
-            [code(&format!("row-{n:08}"))]
-        };
+    fn rows_that_cannot_fit_are_counted() {
         let mut page = Page::new(PageLimit::COMMENT, String::new(), "");
-        let rows = page.each(0..1_000_000, |_| 2, cell);
-        assert!((4_000..6_000).contains(&made.get()), "{} rows", made.get());
-        assert_eq!(rows.iter().map(|row| row.count).sum::<usize>(), 2_000_000);
-        page.table(Table {
-            title: Phrase::new("rows"),
-            heading: ["name"],
-            rows,
-            noun: "thing",
-            fold: Fold::Folded,
-            up_to: WHOLE,
-        });
+        let row = |number: i32| Row::new([Phrase::of(&format!("row-{number:08}"))]).of(2);
+        let rows = Listing::new(Phrase::new("rows"), "thing", &[first("name")]);
+        page.listing(rows.rows(0..1_000_000, row));
         let page = page.finish();
         let left_out = 2 * (1_000_000 - entries(&page, "| `row-"));
         let left_out = crate::render::text::grouped_digits(left_out);
@@ -323,8 +289,12 @@ mod tests {
     #[test]
     fn a_page_with_room_says_nothing_of_the_rest() {
         let mut page = Page::new(PageLimit::COMMENT, "start\n".to_owned(), "end\n");
-        page.list(vec![Entry::one("\n- one".to_owned())], UpTo(1), "line");
-        page.list(Vec::new(), UpTo(1), "line");
+        let lines = |rows| {
+            let lines = Listing::new(Phrase::default(), "line", &[]).form(Form::Lines, UpTo(1));
+            lines.rows(rows, |row: &str| Row::new([Phrase::new(row)]))
+        };
+        page.listing(lines(vec!["one"]));
+        page.listing(lines(Vec::new()));
         assert_eq!(page.finish(), "start\n\n- one\nend\n");
     }
 }

@@ -48,53 +48,6 @@ pub(super) fn prose(text: &str) -> Markup {
     Pieces::of(text).markdown()
 }
 
-/// Several sentences. A backtick never pairs across two of them.
-pub(super) fn list(texts: &[String]) -> Markup {
-    Markup::joined(texts.iter().map(|text| prose(text)), "; ")
-}
-
-/// Our own words with values in them. Each value is marked as it is added, so that its text cannot
-/// end the mark.
-#[derive(Default)]
-pub(super) struct Phrase(Pieces);
-
-impl Phrase {
-    pub(super) fn new(words: &str) -> Phrase {
-        Phrase::default().words(words)
-    }
-
-    pub(super) fn words(mut self, words: &str) -> Phrase {
-        self.0.words(words);
-        self
-    }
-
-    /// A name or a value.
-    pub(super) fn value(mut self, value: &str) -> Phrase {
-        self.0.code(&printable(value));
-        self
-    }
-
-    /// A sentence, as [`prose`] shows it.
-    pub(super) fn sentence(mut self, text: &str) -> Phrase {
-        self.0.append(Pieces::of(text));
-        self
-    }
-
-    pub(super) fn then(mut self, phrase: Phrase) -> Phrase {
-        self.0.append(phrase.0);
-        self
-    }
-
-    pub(super) fn markdown(&self) -> Markup {
-        self.0.markdown()
-    }
-
-    /// In raw HTML, in which Markdown means nothing.
-    pub(super) fn html(&self) -> String {
-        self.0.html()
-    }
-}
-
 enum Piece {
     Words(String),
     Code(String),
@@ -102,10 +55,10 @@ enum Piece {
 
 /// Two pieces of code never stand side by side: their backticks would run together.
 #[derive(Default)]
-struct Pieces(Vec<Piece>);
+pub(super) struct Pieces(Vec<Piece>);
 
 impl Pieces {
-    fn of(text: &str) -> Pieces {
+    pub(super) fn of(text: &str) -> Pieces {
         let text = printable(text);
         let mut pieces = Pieces::default();
         let mut rest: &str = &text;
@@ -127,7 +80,7 @@ impl Pieces {
         pieces
     }
 
-    fn words(&mut self, words: &str) {
+    pub(super) fn words(&mut self, words: &str) {
         match self.0.last_mut() {
             _ if words.is_empty() => {}
             Some(Piece::Words(before)) => before.push_str(words),
@@ -135,7 +88,7 @@ impl Pieces {
         }
     }
 
-    fn append(&mut self, other: Pieces) {
+    pub(super) fn append(&mut self, other: Pieces) {
         for piece in other.0 {
             match piece {
                 Piece::Words(words) => self.words(&words),
@@ -146,7 +99,7 @@ impl Pieces {
 
     /// White space becomes a single space, as a page shows it. It is removed at the ends, where a
     /// page does not show it.
-    fn code(&mut self, code: &str) {
+    pub(super) fn code(&mut self, code: &str) {
         let code = code.split_whitespace().collect::<Vec<_>>().join(" ");
         match self.0.last_mut() {
             _ if code.is_empty() => {}
@@ -195,7 +148,7 @@ impl Pieces {
         self.words(after);
     }
 
-    fn markdown(&self) -> Markup {
+    pub(super) fn markdown(&self) -> Markup {
         let text = |piece: &Piece| match piece {
             Piece::Words(words) => words.replace('>', "&gt;"),
             Piece::Code(code) => code_with(code, |code| format!("`{code}`")),
@@ -203,7 +156,7 @@ impl Pieces {
         Markup(self.0.iter().map(text).collect())
     }
 
-    fn html(&self) -> String {
+    pub(super) fn html(&self) -> String {
         let text = |piece: &Piece| match piece {
             Piece::Words(words) => escaped(words),
             Piece::Code(code) => code_with(code, |code| format!("<code>{}</code>", escaped(code))),
@@ -317,18 +270,5 @@ mod tests {
         ] {
             assert_eq!(prose(text).as_str(), markdown, "{text}");
         }
-    }
-
-    #[test]
-    fn a_value_stays_whole_in_a_phrase() {
-        let title = Phrase::new("pool ").value("a`b@c|d").words(", 2 changes");
-        assert_eq!(
-            title.markdown().as_str(),
-            "pool `a`&#96;`b@c`&#124;`d`, 2 changes"
-        );
-        assert_eq!(
-            title.html(),
-            "pool <code>a</code>&#96;<code>b@c</code>&#124;<code>d</code>, 2 changes"
-        );
     }
 }

@@ -1,14 +1,20 @@
-//! The schedule of a migration for a person at a terminal: its counts, the waves, and what is the
-//! same for many nodes once.
+//! The schedule of a migration: its counts, the waves, and what is the same for many nodes once. For
+//! a person at a terminal, and as a comment for a pull request.
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
 use super::human::{Detail, SHOWN_DIGITS, limit, named};
+use super::markdown_page::{Page, PageLimit};
+use super::markup::code;
+use super::model::{
+    Form, Listing, Report, Row, Section, UpTo, aside, below, first, page as column,
+};
+use super::phrase::Phrase;
+use super::terminal;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::net::Block;
-use ipam_core::text::joined;
 use ipam_migrate::migration::{LeftBehindDocument, NodeMove, Phase, ScheduleDocument, Wave};
 
 /// The schedule as text.
@@ -22,38 +28,86 @@ pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {
         revision: _,
         request: _,
         max_unavailable,
-        waves,
+        waves: all_waves,
         moves,
         left_out,
         after,
         remarks,
         estimate_seconds: _,
     } = schedule;
-    let first = format!("{}\n", Paint::Bold.on(&headline(schedule)));
-    let parts = [
-        pods_line(schedule),
-        told(remarks),
-        text_of_waves(waves, moves, detail),
-        at_a_time(moves, *max_unavailable),
-        reasons(moves, detail),
-        steps(moves),
-        risks(moves, detail),
-        left_behind(left_out, detail),
-        commands("after the last wave, run", after),
-        shown_digest(moves, digest),
-    ];
-    let body = parts.concat();
-    // Long output scrolls the first line away.
-    let last = if body.is_empty() {
-        String::new()
-    } else {
-        format!("\n{first}")
+    let mut sections: Vec<Section<'_>> = waves(schedule)
+        .take(limit(detail))
+        .map(Section::from)
+        .collect();
+    let hidden = all_waves.get(limit(detail)..).unwrap_or_default();
+    if !hidden.is_empty() {
+        let nodes = hidden.iter().map(|wave| wave.nodes.len()).sum();
+        sections.push(Section::Note(Phrase::new(&format!(
+            "… and {} with {}; --show-all shows all",
+            count(hidden.len(), "further wave"),
+            count(nodes, "node")
+        ))));
+    }
+    if !moves.is_empty() {
+        sections.push(Section::Note(Phrase::new(&format!(
+            "At most {} of a wave at a time (`migration.maxUnavailable` of the Policy).",
+            count(*max_unavailable, "node")
+        ))));
+    }
+    sections.extend([
+        by_nodes("why", "why", None, reasons_of(moves), detail).into(),
+        steps(moves).into(),
+        by_nodes("risks", "risk", Some("!"), risks_of(moves, detail), detail).into(),
+        left_behind(left_out, detail).into(),
+        commands("after the last wave, run", after).into(),
+    ]);
+    if !moves.is_empty() {
+        let digest = digest.get(..SHOWN_DIGITS).unwrap_or_default();
+        sections.push(Section::Note(Phrase::new("digest ").words(digest)));
+    }
+    let pods = "The Pods are unknown, because the cluster is a file: evictions, losses and times are not counted.";
+    let pods = lacks_pods(schedule).then(|| Paint::Yellow.on(pods));
+    let remark = |remark: &String| format!("{} {}", Paint::Yellow.on("!"), printable(remark));
+    let report = Report {
+        verdict: headline(schedule),
+        below: pods.into_iter().chain(remarks.iter().map(remark)).collect(),
+        sections,
     };
-    first + &body + &last
+    terminal::report(report, detail)
+}
+
+/// The schedule as Markdown.
+pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail, limit: PageLimit) -> String {
+    let tail = format!(
+        "\n{} · digest {}\n",
+        code(&schedule.directory),
+        code(&schedule.digest)
+    );
+    let unseen = match lacks_pods(schedule) {
+        true => "\n\n**The Pods are unknown, because the cluster is a file.**",
+        false => "",
+    };
+    let head = format!("### {}{unseen}\n", headline(schedule));
+    let mut page = Page::new(limit, head, &tail);
+    let moves = &schedule.moves;
+    page.listing(notes(&schedule.remarks));
+    page.listing(left_behind(&schedule.left_out, detail));
+    page.listing(by_nodes(
+        "risks",
+        "risk",
+        None,
+        risks_of(moves, detail),
+        detail,
+    ));
+    page.listing(by_nodes("why", "why", None, reasons_of(moves), detail));
+    page.listing(steps(moves));
+    waves(schedule).for_each(|wave| page.listing(wave));
+    page.listing(commands("After the last wave, run:", &schedule.after));
+    page.finish()
 }
 
 /// The counts of a schedule.
-pub(super) fn headline(schedule: &ScheduleDocument) -> String {
+fn headline(schedule: &ScheduleDocument) -> String {
     let (moves, waves) = (schedule.moves.len(), schedule.waves.len());
     let stays = match schedule.left_out.len() {
         0 => String::new(),
@@ -72,140 +126,82 @@ pub(super) fn headline(schedule: &ScheduleDocument) -> String {
     }
 }
 
-pub(super) fn time(seconds: i64) -> String {
+fn time(seconds: i64) -> String {
     format!("{:#}", SignedDuration::from_secs(seconds))
 }
 
 /// Whether the Pods of the cluster are unknown, as those of a cluster file.
-pub(super) fn lacks_pods(schedule: &ScheduleDocument) -> bool {
+fn lacks_pods(schedule: &ScheduleDocument) -> bool {
     schedule.moves.iter().any(|one| one.pods.is_none())
 }
 
-fn pods_line(schedule: &ScheduleDocument) -> String {
-    match lacks_pods(schedule) {
-        true => format!(
-            "{}\n",
-            Paint::Yellow.on("The Pods are unknown, because the cluster is a file: evictions, losses and times are not counted.")
-        ),
-        false => String::new(),
-    }
-}
-
-fn told(remarks: &[String]) -> String {
-    let sign = Paint::Yellow.on("!");
-    let lines = remarks
-        .iter()
-        .map(|remark| format!("{sign} {}\n", printable(remark)));
-    lines.collect()
-}
-
-fn at_a_time(moves: &[NodeMove], max_unavailable: usize) -> String {
-    if moves.is_empty() {
-        return String::new();
-    }
-    format!(
-        "\nAt most {} of a wave at a time (`migration.maxUnavailable` of the Policy).\n",
-        count(max_unavailable, "node")
-    )
-}
-
-/// The title of a wave: its number, its failure domain and its size.
-pub(super) fn wave_title(number: usize, of: usize, wave: &Wave) -> String {
-    let domain = match &wave.domain {
-        Some(domain) => printable(domain).into_owned(),
-        None => "no failure domain".to_owned(),
-    };
-    let nodes = count(wave.nodes.len(), "node");
-    format!(
-        "wave {} of {}: {domain} ({nodes})",
-        grouped_digits(number),
-        grouped_digits(of)
-    )
-}
-
-/// The moves of a wave, in its order.
-pub(super) fn of_wave<'s>(wave: &Wave, moves: &BTreeMap<&str, &'s NodeMove>) -> Vec<&'s NodeMove> {
-    let nodes = wave.nodes.iter();
-    nodes
-        .filter_map(|node| moves.get(node.as_str()).copied())
-        .collect()
-}
-
-pub(super) fn moves_by_name(moves: &[NodeMove]) -> BTreeMap<&str, &NodeMove> {
-    moves.iter().map(|one| (one.node.as_str(), one)).collect()
-}
-
-/// `10.0.0.0/24 -> 10.1.0.0/24`, or the block that stays.
-pub(super) fn change(one: &NodeMove) -> String {
-    let [from, to] = [&one.from, &one.to].map(|blocks| joined(blocks, " "));
-    match from == to {
-        true => to,
-        false => format!("{from} -> {to}"),
-    }
-}
-
-fn text_of_waves(waves: &[Wave], moves: &[NodeMove], detail: Detail) -> String {
-    let by_name = moves_by_name(moves);
-    let mut text = String::new();
-    for (index, wave) in waves.iter().take(limit(detail)).enumerate() {
-        let title = Paint::Bold.on(&wave_title(index + 1, waves.len(), wave));
-        text += &format!("\n{title}\n");
-        let moves = of_wave(wave, &by_name);
-        text += &rows(&moves[..moves.len().min(limit(detail))]);
-        text += &more(moves.len().saturating_sub(limit(detail)), "  ");
-    }
-    let hidden = waves.iter().skip(limit(detail));
-    let (further, nodes) = hidden.fold((0, 0), |(waves, nodes), wave| {
-        (waves + 1, nodes + wave.nodes.len())
-    });
-    if further > 0 {
-        text += &format!(
-            "\n… and {} with {}; --show-all shows all\n",
-            count(further, "further wave"),
-            count(nodes, "node")
-        );
-    }
-    text
-}
-
-fn rows(moves: &[&NodeMove]) -> String {
-    let width = |cell: fn(&NodeMove) -> String| {
-        let each = moves.iter().map(|one| cell(one).chars().count());
-        each.max().unwrap_or_default()
-    };
-    let (names, changes) = (width(|one| one.node.to_string()), width(change));
-    let pools = width(|one| one.pool.to_string());
-    let mut text = String::new();
-    for one in moves {
-        let pods = match one.pods {
-            Some(pods) => format!(
-                "  {}, about {}",
-                count(pods, "Pod"),
-                time(one.estimate.as_secs())
-            ),
-            None => String::new(),
+/// The moves of each wave, in its order.
+fn waves(schedule: &ScheduleDocument) -> impl Iterator<Item = Listing<'_>> {
+    let moves = schedule.moves.iter().map(|one| (one.node.as_str(), one));
+    let moves: BTreeMap<&str, &NodeMove> = moves.collect();
+    let all = schedule.waves.len();
+    let waves = schedule.waves.iter().enumerate();
+    waves.map(move |(index, wave)| {
+        let number = grouped_digits(index + 1);
+        let title = Phrase::new(&format!("wave {number} of {}: ", grouped_digits(all)));
+        let title = match &wave.domain {
+            Some(domain) => title.value(domain),
+            None => title.words("no failure domain"),
         };
-        let line = format!(
-            "  {} {:names$}  {:changes$}  {:pools$}{pods}",
-            Paint::Yellow.on("~"),
-            one.node,
-            change(one),
-            one.pool
-        );
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
+        let nodes = wave.nodes.iter();
+        let nodes = nodes.filter_map(|node| moves.get(node.as_str()).copied());
+        wave_listing(title, wave, nodes.collect())
+    })
 }
 
-fn more(hidden: usize, indent: &str) -> String {
-    match hidden {
-        0 => String::new(),
-        hidden => format!(
-            "{indent}… and {} more; --show-all shows all\n",
-            grouped_digits(hidden)
-        ),
+fn wave_listing<'s>(title: Phrase, wave: &Wave, moves: Vec<&'s NodeMove>) -> Listing<'s> {
+    let row = |one: &NodeMove| {
+        let [from, to] = [&one.from, &one.to].map(Phrase::values);
+        let (pods, takes, both) = match one.pods {
+            Some(pods) => {
+                let takes = time(one.estimate.as_secs());
+                let both = format!("{}, about {takes}", count(pods, "Pod"));
+                (pods.to_string(), takes, both)
+            }
+            None => ("?".to_owned(), "?".to_owned(), String::new()),
+        };
+        // A block that stays is named once.
+        let change = match one.from == one.to {
+            true => to.clone(),
+            false => from.clone().words(" -> ").then(to.clone()),
+        };
+        Row::new([
+            Phrase::of(one.node.as_str()),
+            from,
+            to,
+            change,
+            Phrase::of(one.pool.as_str()),
+            Phrase::new(&pods),
+            Phrase::new(&takes),
+            Phrase::new(&both),
+        ])
+        .sign(Paint::Yellow, "~")
+    };
+    let columns = [first("node"), column("from"), column("to"), first("")];
+    let rest = [
+        first("pool"),
+        column("Pods"),
+        column("takes about"),
+        first(""),
+    ];
+    Listing {
+        aligned: true,
+        ..Listing::new(title, "node", &[columns, rest].concat())
+            .counted(count(wave.nodes.len(), "node"))
+            .rows(moves, row)
     }
+}
+
+fn notes(remarks: &[String]) -> Listing<'_> {
+    let row = |remark: &String| Row::new([Phrase::new("**note** ").sentence(remark)]);
+    Listing::new(Phrase::default(), "note", &[])
+        .form(Form::Lines, UpTo(3))
+        .rows(remarks, row)
 }
 
 /// Names by what they have in common, in the order of the first one.
@@ -235,7 +231,7 @@ fn common_reason(one: &NodeMove) -> &str {
 }
 
 /// Each reason with its nodes.
-pub(super) fn reasons_of(moves: &[NodeMove]) -> Vec<(String, Vec<String>)> {
+fn reasons_of(moves: &[NodeMove]) -> Vec<(String, Vec<String>)> {
     grouped(
         moves
             .iter()
@@ -244,7 +240,7 @@ pub(super) fn reasons_of(moves: &[NodeMove]) -> Vec<(String, Vec<String>)> {
 }
 
 /// Each risk with its nodes. A risk that names Pods is one group for all nodes, with the first few.
-pub(super) fn risks_of(moves: &[NodeMove], detail: Detail) -> Vec<(String, Vec<String>)> {
+fn risks_of(moves: &[NodeMove], detail: Detail) -> Vec<(String, Vec<String>)> {
     let risks = moves
         .iter()
         .flat_map(|one| one.risks.iter().map(move |risk| (risk, &one.node)))
@@ -254,7 +250,7 @@ pub(super) fn risks_of(moves: &[NodeMove], detail: Detail) -> Vec<(String, Vec<S
 }
 
 /// A text, and what to do about it.
-pub(super) type Cause = (String, String);
+type Cause = (String, String);
 
 /// Texts that differ only after a colon are one group, with the first few of what follows there.
 fn by_head(
@@ -284,108 +280,80 @@ fn by_head(
         .collect()
 }
 
-fn section(title: &str, sign: &str, groups: &[(String, Vec<String>)], detail: Detail) -> String {
-    if groups.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", Paint::Bold.on(title));
-    for (shared, nodes) in groups.iter().take(limit(detail)) {
-        let (all, names) = (count(nodes.len(), "node"), named(nodes, detail));
-        text += &format!(
-            "  {sign}{all}: {}\n      {}\n",
-            printable(&names),
-            printable(shared)
-        );
-    }
-    text + &more(groups.len().saturating_sub(limit(detail)), "  ")
+/// What nodes have in common, with these nodes.
+fn by_nodes<'p>(
+    title: &str,
+    word: &'static str,
+    sign: Option<&'static str>,
+    groups: Vec<(String, Vec<String>)>,
+    detail: Detail,
+) -> Listing<'p> {
+    let row = move |(common, nodes): (String, Vec<String>)| {
+        let all = count(nodes.len(), "node");
+        let names = Phrase::new(&format!("{all}: ")).then(Phrase::names(&nodes, detail));
+        let line = Phrase::new(&format!("**{word}** (")).then(names.clone());
+        let line = line.words("): ").sentence(&common);
+        Row {
+            sign: sign.map(|sign| (Paint::Yellow, sign)),
+            ..Row::new([names, Phrase::prose(&common)])
+                .line(line)
+                .of(nodes.len())
+        }
+    };
+    Listing::new(Phrase::new(title), "reason", &[first(""), below("")])
+        .form(Form::Lines, UpTo(5))
+        .rows(groups, row)
 }
 
-fn reasons(moves: &[NodeMove], detail: Detail) -> String {
-    section("why", "", &reasons_of(moves), detail)
-}
-
-fn risks(moves: &[NodeMove], detail: Detail) -> String {
-    let sign = format!("{} ", Paint::Yellow.on("!"));
-    section("risks", &sign, &risks_of(moves, detail), detail)
-}
-
-/// Each method, by its text, with its steps and its number of nodes.
-pub(super) fn steps_of(moves: &[NodeMove]) -> BTreeMap<&'static str, (&[Phase], usize)> {
+/// Each method with its steps and its number of nodes.
+fn steps(moves: &[NodeMove]) -> Listing<'_> {
     let mut methods: BTreeMap<&str, (&[Phase], usize)> = BTreeMap::new();
     for one in moves {
         let method = methods.entry(one.method.as_str());
         let (_, nodes) = method.or_insert((&one.steps, 0));
         *nodes += 1;
     }
-    methods
-}
-
-fn steps(moves: &[NodeMove]) -> String {
-    let methods = steps_of(moves);
-    if methods.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", Paint::Bold.on("steps of each node"));
-    for (method, (steps, nodes)) in methods {
-        text += &format!(
-            "  {} ({}): {}\n",
-            method,
-            count(nodes, "node"),
-            joined(steps, ", ")
-        );
-    }
-    text
+    let row = |(method, (steps, nodes)): (&str, (&[Phase], usize))| {
+        let steps = steps.iter().map(|step| Phrase::of(step.as_str()));
+        let line = Phrase::of(method).words(&format!(" ({}): ", count(nodes, "node")));
+        let line = line.then(Phrase::listed(steps, " ", Detail::Full));
+        Row::new([line.clone()]).line(Phrase::new("**steps** ").then(line))
+    };
+    Listing::new(Phrase::new("steps of each node"), "method", &[first("")])
+        .form(Form::Lines, UpTo(5))
+        .rows(methods, row)
 }
 
 /// Nodes that stay, by reason and help.
-pub(super) fn left_by_cause(
-    left_out: &[LeftBehindDocument],
-    detail: Detail,
-) -> Vec<(Cause, Vec<String>)> {
+fn left_behind(left_out: &[LeftBehindDocument], detail: Detail) -> Listing<'_> {
     let causes = left_out
         .iter()
         .map(|one| ((one.why.clone(), one.help.clone()), one.node.clone()));
-    by_head(causes, detail)
+    let row = move |((why, help), nodes): (Cause, Vec<String>)| {
+        let names = Phrase::names(&nodes, detail);
+        let line = Phrase::new("**stays** ").then(names.clone()).words(": ");
+        let line = line.sentence(&why);
+        let line = match help.is_empty() {
+            true => line,
+            false => line.words("; ").sentence(&help),
+        };
+        Row::new([names, Phrase::prose(&why), Phrase::prose(&help)])
+            .sign(Paint::Red, "!")
+            .line(line)
+            .of(nodes.len())
+    };
+    let columns = [first(""), below(""), aside("")];
+    Listing::new(Phrase::new("stay"), "node that stays", &columns)
+        .counted(count(left_out.len(), "node"))
+        .form(Form::Lines, UpTo(3))
+        .rows(by_head(causes, detail), row)
 }
 
-fn left_behind(left_out: &[LeftBehindDocument], detail: Detail) -> String {
-    if left_out.is_empty() {
-        return String::new();
-    }
-    let title = format!("stay ({})", count(left_out.len(), "node"));
-    let mut text = format!("\n{}\n", Paint::Bold.on(&title));
-    let groups = left_by_cause(left_out, detail);
-    for ((why, help), nodes) in groups.iter().take(limit(detail)) {
-        text += &format!(
-            "  {} {}\n      {}\n",
-            Paint::Red.on("!"),
-            printable(&named(nodes, detail)),
-            printable(why)
-        );
-        if !help.is_empty() {
-            text += &format!("      {}\n", Paint::Dim.on(&printable(help)));
-        }
-    }
-    text + &more(groups.len().saturating_sub(limit(detail)), "  ")
-}
-
-pub(super) fn commands(title: &str, commands: &[String]) -> String {
-    if commands.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", Paint::Bold.on(title));
-    for command in commands {
-        text += &format!("  {}\n", printable(command));
-    }
-    text
-}
-
-fn shown_digest(moves: &[NodeMove], digest: &str) -> String {
-    match moves.is_empty() {
-        true => String::new(),
-        false => format!(
-            "\ndigest {}\n",
-            digest.get(..SHOWN_DIGITS).unwrap_or_default()
-        ),
+pub(super) fn commands<'p>(title: &str, commands: &'p [String]) -> Listing<'p> {
+    Listing {
+        always: usize::MAX,
+        ..Listing::new(Phrase::new(title), "command", &[first("")])
+            .form(Form::Titled, UpTo(8))
+            .rows(commands, |command| Row::new([Phrase::of(command)]))
     }
 }

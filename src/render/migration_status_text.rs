@@ -1,22 +1,16 @@
 //! How far a migration came, for a person at a terminal: counts, and each node that is under way or
 //! failed.
-//!
-//! The schedule of a migration as a comment for a pull request.
 
-use super::human::{Detail, limit, named};
-use super::markdown_page::{Entry, Fold, Page, PageLimit, Table, UpTo, WHOLE};
-use super::markup::{Phrase, code, codes, prose};
-use super::migration::{
-    commands, grouped, headline, lacks_pods, left_by_cause, moves_by_name, of_wave, reasons_of,
-    risks_of, steps_of, time, wave_title,
-};
-use super::migration_status::{
-    MigrationCounts, MigrationStatus, NextStep, NodeStatus, WindowsStatus,
-};
+use super::human::{Detail, named};
+use super::migration::{commands, grouped};
+use super::migration_status::{MigrationCounts, MigrationStatus, NodeStatus, WindowsStatus};
+use super::model::{Listing, Row, below, first};
+use super::phrase::Phrase;
+use super::terminal;
 use super::text::{Paint, count, grouped_digits, printable};
 use ipam_core::model::NodeName;
 use ipam_core::text::by_name;
-use ipam_migrate::migration::{Direction, NodeMove, ScheduleDocument};
+use ipam_migrate::migration::Direction;
 
 /// The status as text.
 pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
@@ -65,16 +59,17 @@ pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
         count(*waves, "wave"),
         sentence(counts)
     );
-    text += &under_way(nodes, detail);
+    text += &terminal::listing(under_way(nodes), detail);
     text += &line("what they wait for is unknown:", unseen);
-    text += &failed(nodes, detail);
-    text += &left_alone(nodes, detail);
-    for NextStep {
-        why,
-        commands: lines,
-    } in next
-    {
-        text += &commands(why, lines);
+    let failure = |one: &NodeStatus| Some(format!("{}: {}", one.phase, one.failure.as_ref()?));
+    let failed = by_cause("failed", Paint::Red, nodes, failure, detail);
+    text += &terminal::listing(failed, detail);
+    // Nothing is left to do for them.
+    let note = |one: &NodeStatus| one.note.clone();
+    let left = by_cause("left as they are", Paint::Yellow, nodes, note, detail);
+    text += &terminal::listing(left, detail);
+    for step in next {
+        text += &terminal::listing(commands(&step.why, &step.commands), detail);
     }
     text
 }
@@ -106,208 +101,45 @@ fn sentence(counts: &MigrationCounts) -> String {
     )
 }
 
-fn under_way(nodes: &[NodeStatus], detail: Detail) -> String {
-    let nodes = by_name(nodes, |one| one.node.as_str());
-    let rows: Vec<&&NodeStatus> = nodes.iter().filter(|one| one.is_under_way()).collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let shown = &rows[..rows.len().min(limit(detail))];
-    let width = shown
-        .iter()
-        .map(|one| one.node.as_str().chars().count())
-        .max();
-    let width = width.unwrap_or_default();
-    let mut text = format!("\n{}\n", Paint::Bold.on("under way"));
-    for one in shown {
+fn under_way(nodes: &[NodeStatus]) -> Listing<'_> {
+    let nodes = by_name(nodes, |one| one.node.as_str()).into_iter();
+    let nodes: Vec<&NodeStatus> = nodes.filter(|one| one.is_under_way()).collect();
+    let row = |one: &NodeStatus| {
         let back = match one.direction {
             Direction::Back => " (back)",
             Direction::Forward => "",
         };
-        text += &format!(
-            "  {:width$}  {}{back}, since {}\n",
-            one.node, one.phase, one.since
-        );
-        if let Some(waits_for) = &one.waits_for {
-            text += &format!("  {:width$}  waits: {}\n", "", printable(waits_for));
-        }
+        let waits = one.waits_for.as_ref();
+        let waits = waits.map(|waits_for| Phrase::new("waits: ").sentence(waits_for));
+        Row::new([
+            Phrase::of(one.node.as_str()),
+            Phrase::new(&format!("{}{back}, since {}", one.phase, one.since)),
+            waits.unwrap_or_default(),
+        ])
+    };
+    Listing {
+        aligned: true,
+        ..Listing::new(
+            Phrase::new("under way"),
+            "node",
+            &[first(""), first(""), below("")],
+        )
+        .rows(nodes, row)
     }
-    match rows.len() - shown.len() {
-        0 => text,
-        more => {
-            text + &format!(
-                "  … and {} more; --show-all shows all\n",
-                grouped_digits(more)
-            )
-        }
-    }
 }
 
-/// Failed nodes by step and reason.
-fn failed(nodes: &[NodeStatus], detail: Detail) -> String {
-    let cause = |one: &NodeStatus| Some(format!("{}: {}", one.phase, one.failure.as_ref()?));
-    by_cause("failed", Paint::Red, nodes, cause, detail)
-}
-
-/// Nodes for which nothing is left to do, by reason.
-fn left_alone(nodes: &[NodeStatus], detail: Detail) -> String {
-    by_cause(
-        "left as they are",
-        Paint::Yellow,
-        nodes,
-        |one| one.note.clone(),
-        detail,
-    )
-}
-
-fn by_cause(
+/// Nodes with what they have in common.
+fn by_cause<'p>(
     title: &str,
     paint: Paint,
-    nodes: &[NodeStatus],
+    nodes: &'p [NodeStatus],
     cause: impl Fn(&NodeStatus) -> Option<String>,
     detail: Detail,
-) -> String {
+) -> Listing<'p> {
     let nodes = by_name(nodes, |one| one.node.as_str()).into_iter();
     let groups = grouped(nodes.filter_map(|one| Some((cause(one)?, one.node.to_string()))));
-    if groups.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("\n{}\n", Paint::Bold.on(title));
-    for (why, names) in groups.iter().take(limit(detail)) {
-        text += &format!(
-            "  {} {}\n      {}\n",
-            paint.on("!"),
-            printable(&named(names, detail)),
-            printable(why)
-        );
-    }
-    match groups.len().saturating_sub(limit(detail)) {
-        0 => text,
-        more => {
-            text + &format!(
-                "  … and {} more; --show-all shows all\n",
-                grouped_digits(more)
-            )
-        }
-    }
-}
-
-/// The schedule as Markdown.
-pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail, limit: PageLimit) -> String {
-    let tail = format!(
-        "\n{} · digest {}\n",
-        code(&schedule.directory),
-        code(&schedule.digest)
-    );
-    let unseen = match lacks_pods(schedule) {
-        true => "\n\n**The Pods are unknown, because the cluster is a file.**",
-        false => "",
+    let row = move |(why, names): (String, Vec<String>)| {
+        Row::new([Phrase::names(&names, detail), Phrase::prose(&why)]).sign(paint, "!")
     };
-    let mut page = Page::new(
-        limit,
-        format!("### {}{unseen}\n", headline(schedule)),
-        &tail,
-    );
-    remarks(&mut page, &schedule.remarks);
-    left_behind(&mut page, schedule, detail);
-    groups(
-        &mut page,
-        "risk",
-        &risks_of(&schedule.moves, detail),
-        detail,
-    );
-    groups(&mut page, "why", &reasons_of(&schedule.moves), detail);
-    steps(&mut page, &schedule.moves);
-    waves(&mut page, schedule);
-    page_commands(&mut page, "After the last wave, run:", &schedule.after);
-    page.finish()
-}
-
-fn remarks(page: &mut Page<'_>, remarks: &[String]) {
-    let line = |remark: &String| format!("\n- **note** {}", prose(remark));
-    let lines = page.each(remarks, |_| 1, line);
-    page.list(lines, UpTo(3), "note");
-}
-
-fn left_behind(page: &mut Page<'_>, schedule: &ScheduleDocument, detail: Detail) {
-    let groups = left_by_cause(&schedule.left_out, detail);
-    let lines = page.each(
-        &groups,
-        |(_, nodes)| nodes.len(),
-        |((why, help), nodes)| {
-            let help = match help.is_empty() {
-                true => String::new(),
-                false => format!("; {}", prose(help)),
-            };
-            let names = prose(&named(nodes, detail));
-            format!("\n- **stays** {names}: {}{help}", prose(why))
-        },
-    );
-    page.list(lines, UpTo(3), "node that stays");
-}
-
-fn groups(page: &mut Page<'_>, word: &str, groups: &[(String, Vec<String>)], detail: Detail) {
-    let lines = page.each(
-        groups,
-        |(_, nodes)| nodes.len(),
-        |(shared, nodes)| {
-            let all = count(nodes.len(), "node");
-            let names = prose(&named(nodes, detail));
-            format!("\n- **{word}** ({all}: {names}): {}", prose(shared))
-        },
-    );
-    page.list(lines, UpTo(5), "reason");
-}
-
-fn steps(page: &mut Page<'_>, moves: &[NodeMove]) {
-    let methods = steps_of(moves);
-    let lines = page.each(
-        methods,
-        |_| 1,
-        |(method, (steps, nodes))| {
-            let all = count(nodes, "node");
-            format!("\n- **steps** {} ({all}): {}", code(method), codes(steps))
-        },
-    );
-    page.list(lines, UpTo(5), "method");
-}
-
-fn waves(page: &mut Page<'_>, schedule: &ScheduleDocument) {
-    let by_name = moves_by_name(&schedule.moves);
-    for (index, wave) in schedule.waves.iter().enumerate() {
-        let title = wave_title(index + 1, schedule.waves.len(), wave);
-        let row = |one: &NodeMove| {
-            let (pods, takes) = match one.pods {
-                Some(pods) => (pods.to_string(), time(one.estimate.as_secs())),
-                None => ("?".to_owned(), "?".to_owned()),
-            };
-            [
-                code(one.node.as_str()),
-                codes(&one.from),
-                codes(&one.to),
-                code(one.pool.as_str()),
-                prose(&pods),
-                prose(&takes),
-            ]
-        };
-        page.table(Table {
-            title: Phrase::new("").value(&title),
-            heading: ["node", "from", "to", "pool", "Pods", "takes about"],
-            rows: page.each(of_wave(wave, &by_name), |_| 1, row),
-            noun: "node",
-            fold: Fold::Folded,
-            up_to: WHOLE,
-        });
-    }
-}
-
-fn page_commands(page: &mut Page<'_>, title: &str, commands: &[String]) {
-    if commands.is_empty() {
-        return;
-    }
-    let each = commands
-        .iter()
-        .map(|command| format!("\n- {}", code(command)));
-    let text = format!("\n{title}\n{}\n", each.collect::<String>());
-    page.part(Entry { text, count: 1 }, "command");
+    Listing::new(Phrase::new(title), "cause", &[first(""), below("")]).rows(groups, row)
 }

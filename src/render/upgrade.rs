@@ -2,8 +2,10 @@
 //!
 //! What an upgrade of Cilium changes, as Markdown for a change ticket.
 
-use super::markdown_page::{Entry, Page, PageLimit, UpTo, WHOLE};
-use super::markup::{code, prose};
+use super::markdown_page::{Entry, Page, PageLimit};
+use super::markup::prose;
+use super::model::{Form, Listing, Row, UpTo, WHOLE};
+use super::phrase::Phrase;
 use super::text::{Paint, count, grouped_digits, pointer, printable};
 use ipam_doctor::upgrade::{
     HopDocument, ObjectDocument, Unjudged, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
@@ -209,19 +211,15 @@ pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String 
 }
 
 fn unjudged(page: &mut Page<'_>, parts: &[Unjudged]) {
-    let lines = page.each(
-        parts,
-        |_| 1,
-        |Unjudged { what, why, hides }| {
-            format!(
-                "\n- **not judged** {}: {}; this hides {}",
-                code(what),
-                prose(why),
-                prose(hides)
-            )
-        },
-    );
-    page.list(lines, UpTo(2), "part");
+    let row = |Unjudged { what, why, hides }: &Unjudged| {
+        let line = Phrase::new("**not judged** ")
+            .value(what)
+            .words(": ")
+            .sentence(why);
+        Row::new([line.words("; this hides ").sentence(hides)])
+    };
+    let listing = Listing::new(Phrase::default(), "part", &[]);
+    page.listing(listing.form(Form::Lines, UpTo(2)).rows(parts, row));
 }
 
 fn one_hop(page: &mut Page<'_>, hop: &HopDocument, unjudged: usize, up_to: UpTo) {
@@ -232,8 +230,8 @@ fn one_hop(page: &mut Page<'_>, hop: &HopDocument, unjudged: usize, up_to: UpTo)
     };
     let title = format!("\n#### {from} to {}\n{nothing}", target(from, to));
     page.part(Entry::one(title), "hop");
-    let lines = page.each(changes, |_| 1, change_markdown);
-    page.list(lines, up_to, "change");
+    let listing = Listing::new(Phrase::default(), "change", &[]);
+    page.listing(listing.form(Form::Lines, up_to).rows(changes, change_row));
 }
 
 fn capitalized(text: &str) -> String {
@@ -242,7 +240,7 @@ fn capitalized(text: &str) -> String {
     first.chain(characters).collect()
 }
 
-fn change_markdown(change: &UpgradeChangeDocument) -> String {
+fn change_row(change: &UpgradeChangeDocument) -> Row {
     let UpgradeChangeDocument {
         code: name,
         message,
@@ -253,20 +251,26 @@ fn change_markdown(change: &UpgradeChangeDocument) -> String {
         objects,
         files,
     } = change;
-    let mut text = format!("\n- [ ] **{}** ({})", prose(message), code(name));
+    let mut line = Phrase::new("[ ] **").sentence(message).words("** (");
+    line = line.value(name).words(")");
     for ObjectDocument { kind, name, effect } in objects {
-        text += &format!("\n  - {kind} {}: {}", code(name), prose(effect));
+        line = line.words(&format!("\n  - {kind} ")).value(name);
+        line = line.words(": ").sentence(effect);
     }
     if *object_count > objects.len() {
         let more = grouped_digits(object_count - objects.len());
-        text += &format!("\n  - … and {more} more");
+        line = line.words(&format!("\n  - … and {more} more"));
     }
-    text += &format!("\n  - why: {}", prose(why));
-    text += &format!("\n  - source: {}", prose(source));
-    text += &format!("\n  - **before the hop:** {}", prose(before));
+    line = line.words("\n  - why: ").sentence(why);
+    line = line.words("\n  - source: ").sentence(source);
+    line = line.words("\n  - **before the hop:** ").sentence(before);
     for file in files {
         let place = format!("{}:{}", file.file, file.line);
-        text += &format!("\n  - {}: {}", code(&place), prose(&file.edit));
+        line = line
+            .words("\n  - ")
+            .value(&place)
+            .words(": ")
+            .sentence(&file.edit);
     }
-    text
+    Row::new([line])
 }

@@ -56,7 +56,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
     );
     let order = [
         "<summary>move when their agents restart, 300 nodes",
-        "<summary>blocked, 1 object",
+        "<summary>blocked, 1 node",
         "- **error** `pool-exhausted`: ",
         "<summary>by pool and failure domain, 5,001 changes",
         "digest `",

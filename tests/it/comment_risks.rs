@@ -210,7 +210,7 @@ fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
         "**Merging this writes nothing:** there is nothing to change; 0 nodes move.\n",
         "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
         "| field | last written by | a merge writes | objects |",
-        "| `kubectl-annotate` at `2026-02-01T10:00:00Z` | nothing of it | `n` shows `10.20.9.0/24`, expected `10.20.5.0/24` |",
+        "| `kubectl-annotate` at `2026-02-01T10:00:00Z` | nothing of it | `n` shows `10.20.9.0/24` (expected `10.20.5.0/24`) |",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }

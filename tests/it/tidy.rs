@@ -43,7 +43,8 @@ pub(super) fn product() -> Vec<PathBuf> {
 /// `.ci/expected-skips` allows them by this word.
 #[test]
 fn every_ignored_test_says_that_it_is_slow() {
-    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders =
+        ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     let mut ignored = 0;
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -64,7 +65,8 @@ fn every_ignored_test_says_that_it_is_slow() {
 
 #[test]
 fn every_module_says_what_it_is_for_and_stays_small() {
-    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders =
+        ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(
@@ -109,7 +111,8 @@ fn lines_of_tests(text: &str) -> Vec<(usize, &str)> {
 
 #[test]
 fn no_test_passes_by_returning_early() {
-    let folders = ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
+    let folders =
+        ["src", "crates", "plugins", "ci", "tests"].map(|folder| repository().join(folder));
     for file in folders.iter().flat_map(|folder| sources(folder)) {
         let text = std::fs::read_to_string(&file).unwrap();
         for (number, line) in lines_of_tests(&text) {

@@ -97,9 +97,9 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         markdown.stdout
     );
     assert!(
-        markdown
-            .stdout
-            .contains("| `CiliumNode.spec.ipam.podCIDRs` |  | 2,000 objects | `n0000` shows "),
+        markdown.stdout.contains(
+            "| `CiliumNode.spec.ipam.podCIDRs` | unknown | 2,000 objects | `n0000` shows "
+        ),
         "{}",
         markdown.stdout
     );

@@ -1,0 +1,537 @@
+//! The sections of a report on a plan. Each format has its own choice and order of them.
+
+use std::collections::BTreeMap;
+
+use super::causes::{self, DriftCause};
+use super::headlines::manifest_diff;
+use super::human::{Detail, limit};
+use super::model::{
+    Column, Form, Listing, Place, Row, UpTo, WHOLE, aside, below, first, page, shared,
+};
+use super::phrase::Phrase;
+use super::text::{Paint, count, grouped_digits};
+use ipam_cilium::lbipam::Certainty;
+use ipam_core::text::{by_name, natural_order};
+use ipam_plan::plan::{
+    BlockedDocument, ChangeAction, ChangeDocument, DriftDocument, MisplacedDocument,
+    RefusalDocument, ServiceEffectDocument, Summary, TargetKind, UnapprovedBlockDocument,
+};
+
+pub(super) fn refused(refusals: &[RefusalDocument]) -> Listing<'_> {
+    let title = Phrase::new("refused: it may not be applied as it is");
+    let row = |refusal: &RefusalDocument| {
+        let RefusalDocument {
+            rule,
+            message,
+            help,
+            waiver: _,
+        } = refusal;
+        let line = Phrase::new("**refused** ").value(rule).words(": ");
+        let line = line.sentence(message).words("; ").sentence(help);
+        Row::new([Phrase::prose(message), Phrase::prose(help)])
+            .sign(Paint::Red, "!")
+            .line(line)
+    };
+    Listing {
+        paint: Paint::Red,
+        codes: refusals.iter().map(|one| one.rule.as_str()).collect(),
+        ..Listing::new(title, "refusal", &[first(""), aside("")])
+            .form(Form::Lines, UpTo(3))
+            .rows(refusals, row)
+    }
+}
+
+/// Blocks that a person must approve.
+pub(super) fn unapproved<'p>(
+    summary: &Summary,
+    changes: &'p [ChangeDocument],
+    detail: Detail,
+) -> Listing<'p> {
+    let row = |(change, block): (&ChangeDocument, &UnapprovedBlockDocument)| {
+        let line = Phrase::new("block ").value(&block.block).words(" of ");
+        let line = line.value(&change.name).words(": ");
+        Row::new([
+            Phrase::of(&change.name),
+            Phrase::of(&block.block),
+            Phrase::prose(&evidence(block)),
+        ])
+        .sign(Paint::Red, "!")
+        .line(line.sentence(&evidence(block)))
+    };
+    let title = Phrase::new(&summary.approval_headline().unwrap_or_default());
+    let all = unapproved_blocks(changes).collect();
+    Listing::new(
+        title,
+        "unapproved block",
+        &[first(""), first(""), below("")],
+    )
+    .form(Form::Titled, UpTo(2))
+    .first_rows(all, limit(detail), row)
+}
+
+/// Every block that needs approval, with its change.
+pub(super) fn unapproved_blocks(
+    changes: &[ChangeDocument],
+) -> impl Iterator<Item = (&ChangeDocument, &UnapprovedBlockDocument)> {
+    let changes = by_name(changes, |change| &change.name).into_iter();
+    changes.flat_map(|change| {
+        change
+            .needs_approval
+            .iter()
+            .map(move |block| (change, block))
+    })
+}
+
+/// The field that shows the block, its last writer, and why no pool would give it.
+pub(super) fn evidence(block: &UnapprovedBlockDocument) -> String {
+    let UnapprovedBlockDocument {
+        block: _,
+        source,
+        writer,
+        code: _,
+        reason,
+    } = block;
+    let writer = writer
+        .as_ref()
+        .map(|writer| format!(", written by {} at {}", writer.manager, writer.time))
+        .unwrap_or_default();
+    format!("only {source} shows it{writer}: {reason}")
+}
+
+/// Destructive changes of any kind, with the diffs of pools.
+pub(super) fn destructive<'p>(changes: &[&'p ChangeDocument]) -> Listing<'p> {
+    let row = |c: &ChangeDocument| Row {
+        diff: diff(c),
+        ..Row::new([
+            Phrase::of(&short_name(c.kind, &c.name)),
+            Phrase::new(c.action.as_str()),
+            Phrase::values(&c.before),
+            Phrase::values(&c.after),
+            Phrase::prose(&c.reason),
+        ])
+    };
+    let columns = ["object", "action", "before", "after", "why"].map(page);
+    let changes = by_name(changes.iter().copied(), |change| &change.name);
+    Listing::new(Phrase::new("destructive"), "destructive change", &columns)
+        .counted(count(changes.len(), "change"))
+        .form(Form::Open, UpTo(6))
+        .rows(changes, row)
+}
+
+/// LoadBalancer pools with their diffs.
+pub(super) fn address_pools<'p>(changes: &[&'p ChangeDocument]) -> Listing<'p> {
+    of_objects("LoadBalancer pools", &[TargetKind::AddressPool], changes)
+}
+
+pub(super) fn service_pins<'p>(changes: &[&'p ChangeDocument]) -> Listing<'p> {
+    of_objects("pinned Services", &[TargetKind::Service], changes)
+}
+
+/// `CiliumPodIPPool`s, and the `CiliumNodeConfig`s that select them for nodes.
+pub(super) fn pod_pools<'p>(changes: &[&'p ChangeDocument]) -> Listing<'p> {
+    let kinds = [TargetKind::PodPool, TargetKind::NodeConfig];
+    of_objects("Pod pools", &kinds, changes)
+}
+
+/// The `allowed_address_pairs` of ports.
+pub(super) fn ports<'p>(changes: &[&'p ChangeDocument]) -> Listing<'p> {
+    let row = |c: &ChangeDocument| {
+        let added = c.after.iter().map(|range| format!("+{range}"));
+        let removed = c.before.iter().map(|range| format!("-{range}"));
+        Row::new([
+            Phrase::of(&c.target()),
+            Phrase::values(&c.after),
+            Phrase::values(&c.before),
+            Phrase::values(added.chain(removed)),
+            Phrase::prose(&c.reason),
+        ])
+        .sign(Paint::Yellow, "~")
+    };
+    let title = Phrase::new("Ports of VMs, ").value("allowed_address_pairs");
+    let ports = of_kinds(changes, &[TargetKind::Port]);
+    let columns = [first("port"), page("allows"), page("no longer allows")];
+    let columns = [&columns[..], &[first(""), aside("why")]].concat();
+    Listing::new(title, "change", &columns)
+        .counted(count(ports.len(), "change"))
+        .rows(ports, row)
+}
+
+fn of_kinds<'p>(changes: &[&'p ChangeDocument], kinds: &[TargetKind]) -> Vec<&'p ChangeDocument> {
+    let of_kinds = changes.iter().copied();
+    let of_kinds = of_kinds.filter(|change| kinds.contains(&change.kind));
+    by_name(of_kinds, |change| &change.name)
+}
+
+/// A row for each object that changes.
+fn of_objects<'p>(
+    title: &str,
+    kinds: &[TargetKind],
+    changes: &[&'p ChangeDocument],
+) -> Listing<'p> {
+    let objects = of_kinds(changes, kinds);
+    let has_one_kind = kinds.len() == 1;
+    let row = move |c: &ChangeDocument| {
+        let name = Phrase::of(&match has_one_kind {
+            true => c.name.clone(),
+            false => c.target(),
+        });
+        let action = Phrase::new(c.action.as_str());
+        Row {
+            diff: diff(c),
+            ..Row::new([
+                action.clone().words(" ").then(name.clone()),
+                name,
+                action,
+                values(c),
+                Phrase::of(&c.write_path),
+                Phrase::prose(&c.reason),
+            ])
+        }
+        .sign_of(c.action)
+    };
+    let columns = [
+        first(""),
+        page("object"),
+        page("action"),
+        first("addresses"),
+    ];
+    let columns = [&columns[..], &[first(""), aside("why")]].concat();
+    Listing::new(Phrase::new(title), "change", &columns)
+        .counted(count(objects.len(), "change"))
+        .rows(objects, row)
+}
+
+fn diff(change: &ChangeDocument) -> Option<(Phrase, Vec<String>)> {
+    let title = Phrase::new(change.action.as_str())
+        .words(" ")
+        .value(&change.name);
+    let lines = manifest_diff(change);
+    (!lines.is_empty()).then(|| (title.words(":"), lines))
+}
+
+impl Row {
+    fn sign_of(self, action: ChangeAction) -> Row {
+        match action {
+            ChangeAction::Assign | ChangeAction::Create => self.sign(Paint::Green, "+"),
+            ChangeAction::Release | ChangeAction::Delete => self.sign(Paint::Red, "-"),
+            ChangeAction::Update | ChangeAction::Adopt | ChangeAction::Pin => {
+                self.sign(Paint::Yellow, "~")
+            }
+        }
+    }
+}
+
+/// `10.0.0.0/24 -> 10.1.0.0/24`
+fn values(change: &ChangeDocument) -> Phrase {
+    let after = match change.after.is_empty() {
+        true => Phrase::new("none"),
+        false => Phrase::values(&change.after),
+    };
+    match change.before.is_empty() || change.before == change.after {
+        true => after,
+        false => Phrase::values(&change.before).words(" -> ").then(after),
+    }
+}
+
+/// All effects on Services. Services that lose an address come first, and each of them is named.
+pub(super) fn effects(services: &[ServiceEffectDocument]) -> Listing<'_> {
+    let mut sorted: Vec<&ServiceEffectDocument> = services.iter().collect();
+    sorted.sort_by_key(|service| service.loses.is_empty());
+    let losing = services.iter().filter(|one| !one.loses.is_empty());
+    Listing {
+        always: losing.count(),
+        ..of_services("effects on Services", "Service", sorted)
+    }
+}
+
+/// Services that lose an address.
+pub(super) fn losing(services: &[ServiceEffectDocument]) -> Listing<'_> {
+    let losing = services.iter().filter(|one| !one.loses.is_empty());
+    of_services("losses", "losing Service", losing.collect()).form(Form::Lines, UpTo(5))
+}
+
+/// Effects on Services that keep their addresses.
+pub(super) fn other_effects(services: &[ServiceEffectDocument]) -> Listing<'_> {
+    let others = services.iter().filter(|one| one.loses.is_empty());
+    of_services("other effects", "other Service", others.collect())
+}
+
+fn of_services<'p>(
+    title: &str,
+    noun: &'static str,
+    services: Vec<&'p ServiceEffectDocument>,
+) -> Listing<'p> {
+    let row = |service: &ServiceEffectDocument| {
+        let (paint, sign) = match (service.loses.is_empty(), service.gains.is_empty()) {
+            (false, _) => (Paint::Red, "!"),
+            (true, false) => (Paint::Green, "+"),
+            (true, true) => (Paint::Yellow, "~"),
+        };
+        let name = Phrase::of(&format!("{}/{}", service.namespace, service.name));
+        let what = effect(service);
+        let line = Phrase::new("**Service** ").then(name.clone()).words(" ");
+        let line = line.then(what.clone());
+        Row::new([name, what]).sign(paint, sign).line(line)
+    };
+    Listing::new(Phrase::new(title), noun, &[first("Service"), first("what")])
+        .counted(count(services.len(), "Service"))
+        .rows(services, row)
+}
+
+/// `loses 20.0.10.1 now: no pool covers it`, and so on.
+fn effect(service: &ServiceEffectDocument) -> Phrase {
+    let loses = service.loses.iter().map(|lost| {
+        let (loses, when) = (lost.certainty.verb(), lost.when.in_words());
+        format!("{loses} {} {when}: {}", lost.address, lost.reason)
+    });
+    let waits = match service.certainty {
+        Certainty::Certain => "waits",
+        Certainty::LeftToChance => "may wait",
+    };
+    let pending = service.pending.iter();
+    let pending = pending.map(|reason| format!("{waits}: {reason}"));
+    let all = loses.chain(service.gains.iter().cloned()).chain(pending);
+    let all = all.map(|one| Phrase::prose(&one));
+    all.reduce(|before, next| before.words("; ").then(next))
+        .unwrap_or_default()
+}
+
+/// A pool and its changes.
+pub(super) type PoolChanges<'p> = (Option<&'p str>, Vec<&'p ChangeDocument>);
+
+/// The changes of these nodes by pool, both in natural order.
+pub(super) fn by_pool<'p>(
+    changes: impl IntoIterator<Item = &'p ChangeDocument>,
+) -> Vec<PoolChanges<'p>> {
+    let mut pools: BTreeMap<Option<&str>, Vec<&ChangeDocument>> = BTreeMap::new();
+    let of_nodes = changes.into_iter().filter(|change| change.is_of_node());
+    for change in by_name(of_nodes, |change| &change.name) {
+        let pool = change.pool.as_deref();
+        pools.entry(pool).or_default().push(change);
+    }
+    let mut pools: Vec<PoolChanges<'_>> = pools.into_iter().collect();
+    pools.sort_by(|(a, _), (b, _)| natural_order(a.unwrap_or_default(), b.unwrap_or_default()));
+    pools
+}
+
+/// `490 further pools with 12,345 changes`, of those beyond the limit, and the number of changes.
+pub(super) fn further_pools(pools: &[PoolChanges<'_>], detail: Detail) -> Option<(String, usize)> {
+    let further = pools.get(limit(detail)..).unwrap_or_default();
+    let changes = further.iter().map(|(_, changes)| changes.len()).sum();
+    (!further.is_empty()).then(|| {
+        let pools = count(further.len(), "further pool");
+        (
+            format!("{pools} with {}", count(changes, "change")),
+            changes,
+        )
+    })
+}
+
+/// The changes of the nodes of a pool.
+pub(super) fn pool<'p>((pool, changes): PoolChanges<'p>) -> Listing<'p> {
+    let title = match pool {
+        Some(pool) => Phrase::new("pool ").value(pool),
+        None => Phrase::new("outside every pool"),
+    };
+    let row = |c: &ChangeDocument| {
+        Row::new([
+            Phrase::of(&c.name),
+            values(c),
+            Phrase::of(&c.write_path),
+            Phrase::prose(&c.reason),
+        ])
+        .sign_of(c.action)
+    };
+    let columns = [
+        first("node"),
+        first("block"),
+        Column {
+            place: Place::First(15),
+            ..first("write path")
+        },
+        first("why"),
+    ];
+    Listing {
+        aligned: true,
+        ..Listing::new(title, "change", &columns)
+            .counted(count(changes.len(), "change"))
+            .rows(changes, row)
+    }
+}
+
+/// Blocked objects: a row for each cause and reason.
+pub(super) fn blocked(blocked: &[BlockedDocument], detail: Detail) -> Listing<'_> {
+    let noun = match blocked.iter().all(|entry| entry.kind == TargetKind::Node) {
+        true => "node",
+        false => "object",
+    };
+    let causes = causes::blocked(blocked, detail);
+    let mut rows = Vec::new();
+    for cause in &causes.shown {
+        let unblock = Phrase::prose(cause.unblock);
+        let (shown, hidden) = cause
+            .reasons
+            .split_at(cause.reasons.len().min(limit(detail)));
+        for (reason, entries) in shown {
+            let names = entries
+                .iter()
+                .map(|entry| short_name(entry.kind, &entry.name));
+            let names = Phrase::names(&names.collect::<Vec<_>>(), detail);
+            let row = Row::new([names, Phrase::prose(reason), unblock.clone()]);
+            rows.push(row.sign(Paint::Red, "!").of(entries.len()));
+        }
+        let hidden: usize = hidden.iter().map(|(_, entries)| entries.len()).sum();
+        if hidden > 0 {
+            let more = Phrase::new(&format!("… and {} more", grouped_digits(hidden)));
+            let row = Row::new([more, Phrase::of(cause.code), unblock]).of(hidden);
+            rows.push(Row {
+                is_rest: true,
+                ..row
+            });
+        }
+    }
+    let rest = causes
+        .further()
+        .map(|further| (further, causes.hidden_objects()));
+    let columns = [first("object"), below("why"), shared("way out")];
+    Listing {
+        always: usize::MAX,
+        codes: blocked.iter().map(|entry| entry.code.as_str()).collect(),
+        ..Listing::new(Phrase::new("blocked"), "blocked object", &columns)
+            .counted(count(blocked.len(), noun))
+            .form(Form::Open, UpTo(4))
+            .rows(rows, |row| row)
+            .rest(rest)
+    }
+}
+
+/// Misplaced blocks: a row for each cause.
+pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> Listing<'_> {
+    let causes = causes::misplaced(misplaced, detail);
+    let rest = causes
+        .further()
+        .map(|further| (further, causes.hidden_objects()));
+    let row = move |cause: causes::MisplacedCause<'_>| {
+        let how_many = Phrase::new(&count(cause.blocks.len(), "block"));
+        let pool = Phrase::of(cause.pool.unwrap_or_default());
+        let place = match cause.pool {
+            Some(_) => how_many.clone().words(" of pool ").then(pool.clone()),
+            None => how_many.clone(),
+        };
+        let blocks = cause.blocks.iter();
+        let blocks = blocks.map(|one| format!("{} {}", one.name, one.block));
+        let reason = Phrase::prose(cause.reason);
+        Row::new([
+            pool,
+            place.words(": ").then(reason.clone()),
+            reason,
+            how_many,
+            Phrase::names(&blocks.collect::<Vec<_>>(), detail),
+            Phrase::prose(cause.help),
+        ])
+        .sign(Paint::Yellow, "!")
+        .of(cause.blocks.len())
+    };
+    let mut nodes: Vec<&str> = misplaced.iter().map(|one| one.name.as_str()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let columns = [page("pool"), first(""), page("why"), page("how many")];
+    let columns = [&columns[..], &[below("nodes"), aside("way out")]].concat();
+    Listing {
+        remark: "; a held block never moves by itself",
+        codes: misplaced.iter().map(|one| one.code.as_str()).collect(),
+        ..Listing::new(Phrase::new("misplaced"), "misplaced block", &columns)
+            // A node may have one block of each family.
+            .counted(format!(
+                "{} of {}",
+                count(misplaced.len(), "block"),
+                count(nodes.len(), "node")
+            ))
+            .rows(causes.shown, row)
+            .rest(rest)
+    }
+}
+
+/// Drift by field and author. `column` is one of a page: its heading, and its cell.
+pub(super) fn drift<'p>(
+    drift: impl IntoIterator<Item = &'p DriftDocument>,
+    detail: Detail,
+    column: (&'static str, impl Fn(&DriftCause<'_>) -> Phrase + 'p),
+) -> Listing<'p> {
+    let (heading, cell) = column;
+    let causes = causes::drift(drift, detail);
+    let rest = causes
+        .further()
+        .map(|further| (further, causes.hidden_objects()));
+    let row = move |cause: DriftCause<'p>| {
+        let (author, objects) = (author(&cause), drifted(&cause, detail));
+        let is_known = cause.manager.is_some();
+        let author_last = match is_known {
+            true => Phrase::new(", written by ").then(author.clone()),
+            false => Phrase::default(),
+        };
+        let (line, below) = match cause.entries[..] {
+            [only] => {
+                let line = Phrase::of(&short_name(only.kind, &only.name)).words("  ");
+                let line = line.value(cause.field).words(" shows ").value(&only.seen);
+                let line = line.words(", expected ").value(&only.expected);
+                (line, Phrase::default())
+            }
+            _ => {
+                let number = count(cause.entries.len(), "object");
+                let line = Phrase::new(&number).words(": ").value(cause.field);
+                (line.words(" differs"), objects.clone())
+            }
+        };
+        Row::new([
+            Phrase::of(cause.field),
+            author,
+            cell(&cause),
+            line.then(author_last),
+            below,
+            objects,
+        ])
+        .sign(Paint::Yellow, "?")
+        .of(cause.entries.len())
+    };
+    let columns = [page("field"), page("last written by"), page(heading)];
+    let columns = [&columns[..], &[first(""), below(""), page("objects")]].concat();
+    Listing::new(Phrase::new("drift"), "drifted field", &columns)
+        .form(Form::Folded, WHOLE)
+        .rows(causes.shown, row)
+        .rest(rest)
+}
+
+/// How many objects have a cause of drift.
+pub(super) fn drifted_objects(cause: &DriftCause<'_>) -> Phrase {
+    Phrase::new(&count(cause.entries.len(), "object"))
+}
+
+fn author(cause: &DriftCause<'_>) -> Phrase {
+    let time = match &cause.entries[..] {
+        [only] => only.time.as_deref(),
+        _ => None,
+    };
+    match (cause.manager, time) {
+        (None, _) => Phrase::new("unknown"),
+        (Some(manager), None) => Phrase::of(manager),
+        (Some(manager), Some(time)) => Phrase::of(manager).words(" at ").value(time),
+    }
+}
+
+fn drifted(cause: &DriftCause<'_>, detail: Detail) -> Phrase {
+    let one = |entry: &&DriftDocument| {
+        let shows = Phrase::of(&short_name(entry.kind, &entry.name)).words(" shows ");
+        let expected = shows.value(&entry.seen).words(" (expected ");
+        expected.value(&entry.expected).words(")")
+    };
+    Phrase::listed(cause.entries.iter().map(one), "; ", detail)
+}
+
+/// The name of a node, or `Kind/name` of any other object.
+pub(super) fn short_name(kind: TargetKind, name: &str) -> String {
+    match kind {
+        TargetKind::Node => name.to_owned(),
+        _ => format!("{kind}/{name}"),
+    }
+}
