@@ -68,11 +68,11 @@ fn row(finding: &Finding, detail: Detail) -> Row {
         .value(finding.rule.0)
         .words(": ")
         .sentence(&finding.message);
-    if let Some(origin) = &finding.origin {
-        line = line.words(" (").value(&origin.to_string()).words(")");
+    line = line.at(finding.origin.as_ref());
+    Row {
+        details: lines(finding, detail)
+            .map(|(word, text)| (word, Phrase::prose(&text)))
+            .collect(),
+        ..Row::new([line])
     }
-    for (word, text) in lines(finding, detail) {
-        line = line.words(&format!("\n  - {word}: ")).sentence(&text);
-    }
-    Row::new([line])
 }

@@ -97,7 +97,7 @@ impl<'t> Page<'t> {
         });
         let rows = rows.chain(rest);
         match listing.form {
-            Form::Lines | Form::Titled => self.lines(&listing, rows),
+            Form::Lines | Form::Titled | Form::Headed => self.lines(&listing, rows),
             Form::Open | Form::Folded => self.table(&listing, rows),
         }
     }
@@ -105,6 +105,7 @@ impl<'t> Page<'t> {
     fn lines(&mut self, listing: &Listing<'_>, rows: impl Iterator<Item = Row>) {
         let mut start = match listing.form {
             Form::Titled => format!("\n**{}**\n", listing.title.markdown()),
+            Form::Headed => format!("\n#### {}\n", listing.title.markdown()),
             Form::Lines | Form::Open | Form::Folded => String::new(),
         };
         let (mut end, mut left_out) = ("", 0);
@@ -113,7 +114,8 @@ impl<'t> Page<'t> {
             if left_out == 0 {
                 let line = row.line.or_else(|| row.cells.into_iter().next());
                 let line = line.unwrap_or_default().markdown();
-                let text = format!("{start}\n- {line}");
+                let details = row.details.iter().map(detail_line).collect::<String>();
+                let text = format!("{start}\n- {line}{details}");
                 if self.fits(text.len() + 1, listing.up_to) {
                     self.text.push_str(&text);
                     (start, end) = (String::new(), "\n");
@@ -138,7 +140,7 @@ impl<'t> Page<'t> {
         let (heading, line) = (shown.join(" | "), "---|".repeat(shown.len()));
         let details = match listing.form {
             Form::Open => "<details open>",
-            Form::Lines | Form::Titled | Form::Folded => "<details>",
+            _ => "<details>",
         };
         let title = match listing.how_many.is_empty() {
             true => listing.title.html(),
@@ -220,6 +222,11 @@ impl<'t> Page<'t> {
         };
         self.text + &left_out + self.tail
     }
+}
+
+fn detail_line((word, detail): &(&'static str, Phrase)) -> String {
+    let between = if word.is_empty() { "" } else { ": " };
+    format!("\n  - {word}{between}{}", detail.markdown())
 }
 
 #[cfg(test)]

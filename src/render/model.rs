@@ -60,6 +60,8 @@ pub(super) enum Form {
     Lines,
     /// Lines below the title.
     Titled,
+    /// Lines below a heading.
+    Headed,
     /// A table that a host shows at once.
     Open,
     /// A table that a host folds away.
@@ -129,6 +131,8 @@ pub(super) struct Row {
     pub(super) cells: Vec<Phrase>,
     /// The line of a page. Default: the cells.
     pub(super) line: Option<Phrase>,
+    /// Lines below the row, each with a word that says what it is, or none.
+    pub(super) details: Vec<(&'static str, Phrase)>,
     /// How many entries it stands for.
     pub(super) count: usize,
     /// A diff below the row, or below the table of a page, where it has this title.

@@ -85,6 +85,14 @@ impl Phrase {
         self
     }
 
+    /// The place in the files, in brackets.
+    pub(super) fn at(self, place: Option<impl ToString>) -> Phrase {
+        match place {
+            Some(place) => self.words(" (").value(&place.to_string()).words(")"),
+            None => self,
+        }
+    }
+
     pub(super) fn then(mut self, phrase: Phrase) -> Phrase {
         self.0.extend(phrase.0);
         self

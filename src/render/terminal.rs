@@ -117,6 +117,13 @@ fn row_text(row: &Row, next: Option<&Row>, columns: &[Column], widths: &[usize])
             Place::Aside | Place::Shared => format!("      {}\n", Paint::Dim.on(&cell)),
         };
     }
+    for (word, detail) in &row.details {
+        let word = match word.is_empty() {
+            true => String::new(),
+            false => format!("{word:<6} "),
+        };
+        text += &format!("    {word}{}\n", detail.text());
+    }
     for line in row.diff.iter().flat_map(|(_, lines)| lines) {
         text += &format!("      {}\n", diff_line(line));
     }

@@ -2,11 +2,13 @@
 //!
 //! What an upgrade of Cilium changes, as Markdown for a change ticket.
 
-use super::markdown_page::{Entry, Page, PageLimit};
+use super::human::Detail;
+use super::markdown_page::{Page, PageLimit};
 use super::markup::prose;
-use super::model::{Form, Listing, Row, UpTo, WHOLE};
+use super::model::{Form, Listing, Row, UpTo, WHOLE, first};
 use super::phrase::Phrase;
-use super::text::{Paint, count, grouped_digits, pointer, printable};
+use super::terminal;
+use super::text::{Paint, count, grouped_digits, pointer};
 use ipam_doctor::upgrade::{
     HopDocument, ObjectDocument, Unjudged, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
@@ -27,30 +29,24 @@ pub fn upgrade(document: &UpgradeDocument) -> String {
         unjudged,
     } = document;
     let headline = headline(document);
-    let mut text = format!(
-        "{}\n",
-        Paint::Bold.on(&format!("{headline} (running version by {from_source})"))
-    );
-    for hop in hops {
-        text.push_str(&hop_text(hop, unjudged.len()));
+    let first = format!("{headline} (running version by {from_source})");
+    let mut text = format!("{}\n", Paint::Bold.on(&first));
+    for one in hops {
+        text += &terminal::listing(hop(one, unjudged.len(), WHOLE), Detail::Full);
     }
-    text.push_str(&unjudged_text(unjudged));
-    let codes = hops
-        .iter()
-        .flat_map(|hop| &hop.changes)
-        .map(|change| change.code);
-    let pointer = pointer(codes);
-    pointer
-        .iter()
-        .for_each(|line| text.push_str(&format!("\n{line}\n")));
+    text += &terminal::listing(unjudged_parts(unjudged), Detail::Full);
+    let codes = hops.iter().flat_map(|hop| &hop.changes);
+    if let Some(line) = pointer(codes.map(|change| change.code)) {
+        text += &format!("\n{line}\n");
+    }
     if !hops.is_empty() {
-        text.push_str(&format!("\n{}\n", Paint::Bold.on(&headline)));
+        text += &format!("\n{}\n", Paint::Bold.on(&headline));
     }
     text
 }
 
 /// `Cilium 1.15.19 to 1.19, 4 hops: 2 changes, for 3 Services and 1 node`.
-pub(super) fn headline(document: &UpgradeDocument) -> String {
+fn headline(document: &UpgradeDocument) -> String {
     let UpgradeDocument {
         from,
         to,
@@ -84,7 +80,7 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
         .map(|(number, noun)| count(*number, noun))
         .collect();
     match (changes, unjudged) {
-        (0, 0) => format!("{way}: {}", nothing(from, to, 0)),
+        (0, 0) => format!("{way}: {}", nothing_changes(from, to, 0)),
         (0, parts) => format!(
             "{way}: nothing was found, but {} could not be judged",
             count(*parts, "part")
@@ -104,7 +100,7 @@ pub(super) fn headline(document: &UpgradeDocument) -> String {
 }
 
 /// A minor release stands for its later patch releases if one of them runs.
-pub(super) fn target(from: &str, to: &str) -> String {
+fn target(from: &str, to: &str) -> String {
     match is_within_minor(from, to) {
         true => format!("a later patch release of {to}"),
         false => to.to_owned(),
@@ -117,79 +113,12 @@ fn is_within_minor(from: &str, to: &str) -> bool {
 }
 
 /// The text for a hop without changes, if this number of parts of the upgrade could not be judged.
-pub(super) fn nothing(from: &str, to: &str, unjudged: usize) -> &'static str {
+fn nothing_changes(from: &str, to: &str, unjudged: usize) -> &'static str {
     match (is_within_minor(from, to), unjudged) {
         (true, _) => "no difference between these patch releases is known to this program",
         (false, 0) => "nothing changes",
         (false, _) => "nothing was found",
     }
-}
-
-fn hop_text(hop: &HopDocument, unjudged: usize) -> String {
-    let HopDocument { from, to, changes } = hop;
-    let head = format!("{from} to {}", target(from, to));
-    let mut text = format!("\n{}\n", Paint::Bold.on(&head));
-    if changes.is_empty() {
-        text.push_str(&format!("  {}\n", nothing(from, to, unjudged)));
-    }
-    for change in changes {
-        text.push_str(&change_text(change));
-    }
-    text
-}
-
-fn change_text(change: &UpgradeChangeDocument) -> String {
-    let UpgradeChangeDocument {
-        code,
-        message,
-        why,
-        source,
-        before,
-        object_count,
-        objects,
-        files,
-    } = change;
-    let head = Paint::Yellow.on(code);
-    let mut text = format!("  {head} {}\n", printable(message));
-    for object in objects {
-        text.push_str(&format!(
-            "    {} {}: {}\n",
-            object.kind,
-            printable(&object.name),
-            printable(&object.effect)
-        ));
-    }
-    if *object_count > objects.len() {
-        let more = grouped_digits(object_count - objects.len());
-        text.push_str(&format!("    … and {more} more; --show-all shows all\n"));
-    }
-    for (word, line) in [
-        ("why", why.as_str()),
-        ("source", source),
-        ("before", before.as_str()),
-    ] {
-        text.push_str(&format!("    {word:<7}{}\n", printable(line)));
-    }
-    for file in files {
-        let place = format!("{}:{}: {}", file.file, file.line, file.edit);
-        text.push_str(&format!("    file   {}\n", printable(&place)));
-    }
-    text
-}
-
-fn unjudged_text(unjudged: &[Unjudged]) -> String {
-    if unjudged.is_empty() {
-        return String::new();
-    }
-    let mut text = format!(
-        "\n{}\n",
-        Paint::Red.on("Could not be judged: something may change there")
-    );
-    for Unjudged { what, why, hides } in unjudged {
-        let line = format!("{what}: {why}; this hides {hides}");
-        text.push_str(&format!("  {}\n", printable(&line)));
-    }
-    text
 }
 
 /// The upgrade as Markdown.
@@ -200,49 +129,46 @@ pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String 
         format!("### {}\n", prose(&headline(document))),
         &tail,
     );
-    unjudged(&mut page, &document.unjudged);
+    page.listing(unjudged_parts(&document.unjudged));
     let hops = document.hops.len().max(1);
-    for (index, hop) in document.hops.iter().enumerate() {
+    for (index, one) in document.hops.iter().enumerate() {
         // Each hop leaves room for those after it.
         let eighths = WHOLE.0.saturating_sub(hops - 1 - index).max(2);
-        one_hop(&mut page, hop, document.unjudged.len(), UpTo(eighths));
+        page.listing(hop(one, document.unjudged.len(), UpTo(eighths)));
     }
     page.finish()
 }
 
-fn unjudged(page: &mut Page<'_>, parts: &[Unjudged]) {
+fn unjudged_parts(parts: &[Unjudged]) -> Listing<'_> {
     let row = |Unjudged { what, why, hides }: &Unjudged| {
-        let line = Phrase::new("**not judged** ")
-            .value(what)
-            .words(": ")
-            .sentence(why);
-        Row::new([line.words("; this hides ").sentence(hides)])
+        let part = Phrase::of(what).words(": ").sentence(why);
+        let part = part.words("; this hides ").sentence(hides);
+        let line = Phrase::new("**not judged** ").then(part.clone());
+        Row::new([part]).line(line)
     };
-    let listing = Listing::new(Phrase::default(), "part", &[]);
-    page.listing(listing.form(Form::Lines, UpTo(2)).rows(parts, row));
+    let title = Phrase::new("Could not be judged: something may change there");
+    Listing {
+        paint: Paint::Red,
+        ..Listing::new(title, "part", &[first("")])
+            .form(Form::Lines, UpTo(2))
+            .rows(parts, row)
+    }
 }
 
-fn one_hop(page: &mut Page<'_>, hop: &HopDocument, unjudged: usize, up_to: UpTo) {
+fn hop(hop: &HopDocument, unjudged: usize, up_to: UpTo) -> Listing<'_> {
     let HopDocument { from, to, changes } = hop;
-    let nothing = match changes.is_empty() {
-        true => format!("\n{}.\n", capitalized(nothing(from, to, unjudged))),
-        false => String::new(),
-    };
-    let title = format!("\n#### {from} to {}\n{nothing}", target(from, to));
-    page.part(Entry::one(title), "hop");
-    let listing = Listing::new(Phrase::default(), "change", &[]);
-    page.listing(listing.form(Form::Lines, up_to).rows(changes, change_row));
-}
-
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    let first = characters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(characters).collect()
+    let nothing = changes.is_empty();
+    let nothing = nothing.then(|| Row::new([Phrase::new(nothing_changes(from, to, unjudged))]));
+    let rows: Vec<Row> = changes.iter().map(change_row).chain(nothing).collect();
+    let title = Phrase::new(&format!("{from} to {}", target(from, to)));
+    Listing::new(title, "change", &[first("")])
+        .form(Form::Headed, up_to)
+        .rows(rows, |row| row)
 }
 
 fn change_row(change: &UpgradeChangeDocument) -> Row {
     let UpgradeChangeDocument {
-        code: name,
+        code,
         message,
         why,
         source,
@@ -251,26 +177,26 @@ fn change_row(change: &UpgradeChangeDocument) -> Row {
         objects,
         files,
     } = change;
-    let mut line = Phrase::new("[ ] **").sentence(message).words("** (");
-    line = line.value(name).words(")");
-    for ObjectDocument { kind, name, effect } in objects {
-        line = line.words(&format!("\n  - {kind} ")).value(name);
-        line = line.words(": ").sentence(effect);
-    }
-    if *object_count > objects.len() {
-        let more = grouped_digits(object_count - objects.len());
-        line = line.words(&format!("\n  - … and {more} more"));
-    }
-    line = line.words("\n  - why: ").sentence(why);
-    line = line.words("\n  - source: ").sentence(source);
-    line = line.words("\n  - **before the hop:** ").sentence(before);
-    for file in files {
+    let object = |ObjectDocument { kind, name, effect }: &ObjectDocument| {
+        let name = Phrase::new(&format!("{kind} ")).value(name);
+        ("", name.words(": ").sentence(effect))
+    };
+    let more = object_count.saturating_sub(objects.len());
+    let more =
+        (more > 0).then(|| format!("… and {} more; --show-all shows all", grouped_digits(more)));
+    let reasons = [("why", &**why), ("source", source), ("before", before)];
+    let reasons = reasons.map(|(word, text)| (word, Phrase::prose(text)));
+    let files = files.iter().map(|file| {
         let place = format!("{}:{}", file.file, file.line);
-        line = line
-            .words("\n  - ")
-            .value(&place)
-            .words(": ")
-            .sentence(&file.edit);
+        ("file", Phrase::of(&place).words(": ").sentence(&file.edit))
+    });
+    let details = objects.iter().map(object);
+    let details = details.chain(more.map(|more| ("", Phrase::new(&more))));
+    let line = Phrase::new("[ ] **").sentence(message).words("** (");
+    Row {
+        details: details.chain(reasons).chain(files).collect(),
+        ..Row::new([Phrase::prose(message)])
+            .sign(Paint::Yellow, code)
+            .line(line.value(code).words(")"))
     }
-    Row::new([line])
 }
