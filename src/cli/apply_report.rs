@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::apply_saved::Approved;
 use super::failure::Failure;
-use super::output::{Capped, by_cause};
+use super::output::Capped;
 use super::undo_file::Undo;
-use crate::render::{Detail, LeftChange, Paint, count, named, printable};
+use crate::render::{Detail, LeftChange, Paint, count, grouped, named, printable};
 use ipam_cluster::ClusterError;
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
@@ -211,7 +211,7 @@ fn failed_lines(title: &str, lines: &[Line], detail: Detail) -> String {
     if detail == Detail::Full {
         return lines.iter().map(one).collect();
     }
-    let causes = Capped::new(by_cause(lines, |line| line.why.clone()), detail);
+    let causes = Capped::new(grouped(lines.iter().map(|line| (&line.why, line))), detail);
     let mut text = String::new();
     for (why, group) in &causes.shown {
         if let [only] = group.as_slice() {

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use super::event_human::{UNKNOWN_RULES, hazard_text, human};
 use super::failure::Failure;
 use super::interruption::shutdown_signal;
-use super::output::{self, Capped, by_cause, fault};
+use super::output::{self, Capped, fault};
 use super::{ExitStatus, Format};
-use crate::render::{Detail, diagnostics, findings_in_event};
+use crate::render::{Detail, diagnostics, findings_in_event, grouped};
 use ipam_cluster::Rollback;
 use ipam_config::documents::Documents;
 use ipam_controller::apply::Outcome;
@@ -298,7 +298,7 @@ fn first_of_each(
     cause: impl Fn(&Value) -> String,
     detail: Detail,
 ) -> Vec<Value> {
-    let causes = Capped::new(by_cause(entries, cause), detail);
+    let causes = Capped::new(grouped(entries.iter().map(|one| (cause(one), one))), detail);
     let shown = causes
         .shown
         .into_iter()

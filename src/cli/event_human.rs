@@ -1,7 +1,7 @@
 //! Events of `watch` and the operator as lines for people.
 
-use super::output::{Capped, by_cause, fault, written};
-use crate::render::{Detail, Paint, count, named, printable};
+use super::output::{Capped, fault, written};
+use crate::render::{Detail, Paint, count, grouped, named, printable};
 use ipam_cluster::Rollback;
 use ipam_controller::apply::Outcome;
 use ipam_controller::{ControllerEvent, Loaded, Waiting, WaitingChange};
@@ -148,15 +148,14 @@ fn push_groups(
     entries: impl Iterator<Item = (String, String)>,
     detail: Detail,
 ) {
-    let entries: Vec<(String, String)> = entries.collect();
-    let groups = by_cause(&entries, |(_, reason)| reason.as_str());
+    let groups = grouped(entries.map(|(name, reason)| (reason, name)));
+    let all: usize = groups.iter().map(|(_, names)| names.len()).sum();
     let groups = Capped::new(groups, detail);
-    for (reason, group) in &groups.shown {
-        let names: Vec<String> = group.iter().map(|(name, _)| name.clone()).collect();
-        push_line(text, &format!("{title}{}  {reason}", named(&names, detail)));
+    for (reason, names) in &groups.shown {
+        push_line(text, &format!("{title}{}  {reason}", named(names, detail)));
     }
-    let shown: usize = groups.shown.iter().map(|(_, group)| group.len()).sum();
-    push_more(text, entries.len() - shown);
+    let shown: usize = groups.shown.iter().map(|(_, names)| names.len()).sum();
+    push_more(text, all - shown);
 }
 
 fn push_line(text: &mut String, line: &str) {

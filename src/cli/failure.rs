@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use super::ExitStatus;
-use super::output::{Capped, by_cause, data, diagnostics, talk, warn};
-use crate::render::{Detail, Paint, printable};
+use super::output::{Capped, data, diagnostics, talk, warn};
+use crate::render::{Detail, Paint, grouped, printable};
 use ipam_cluster::{ClusterError, WriteError};
 use ipam_controller::Loaded;
 use ipam_controller::migration::MigrationError;
@@ -308,7 +308,7 @@ fn stale(what: &str, differences: &[String], detail: Detail) -> String {
 
 /// Refusals with the same help are one group.
 fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
-    let groups = Capped::new(by_cause(refusals, |refusal| refusal.help.clone()), detail);
+    let groups = Capped::new(grouped(refusals.iter().map(|one| (&one.help, one))), detail);
     let mut message = "refused; nothing was written:".to_owned();
     for (help, group) in &groups.shown {
         let group = Capped::new(group, detail);

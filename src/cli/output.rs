@@ -5,7 +5,6 @@
 //! `--show-all`. The progress of an apply is a bar on a terminal, otherwise one line for each
 //! change.
 
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -196,24 +195,6 @@ impl<T> Capped<T> {
             )
         })
     }
-}
-
-/// Groups entries by cause. Causes are in the order of their first entry.
-pub(super) fn by_cause<'t, T, K: Ord + Clone>(
-    entries: &'t [T],
-    cause: impl Fn(&'t T) -> K,
-) -> Vec<(K, Vec<&'t T>)> {
-    let mut groups: Vec<(K, Vec<&T>)> = Vec::new();
-    let mut indexes: BTreeMap<K, usize> = BTreeMap::new();
-    for entry in entries {
-        let cause = cause(entry);
-        let index = *indexes.entry(cause.clone()).or_insert_with(|| {
-            groups.push((cause, Vec::new()));
-            groups.len() - 1
-        });
-        groups[index].1.push(entry);
-    }
-    groups
 }
 
 /// Why a change failed; `None` if it was applied or not sent.

@@ -11,6 +11,22 @@ use ipam_core::model::{Finding, ObjectRef, Origin, Rule, Severity};
 use ipam_core::text::by_name;
 use ipam_plan::plan::{BlockedDocument, DriftDocument, MisplacedDocument, TargetKind};
 
+/// Entries by what they have in common, in the order of the first one.
+pub(crate) fn grouped<K: Ord + Clone, V>(
+    entries: impl IntoIterator<Item = (K, V)>,
+) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    let mut places: BTreeMap<K, usize> = BTreeMap::new();
+    for (key, entry) in entries {
+        let place = *places.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(entry);
+    }
+    groups
+}
+
 /// Misplaced blocks with one cause.
 pub(super) struct MisplacedCause<'p> {
     pub(super) code: &'p str,

@@ -6,13 +6,13 @@ use super::comment_risks::{self, Told};
 use super::comment_verdict::{self, Check};
 use super::headlines::{self, manifest_diff};
 use super::human::{Detail, SHOWN_DIGITS};
-use super::markdown::{found, pointed_to, weakened_policy};
+use super::markdown::{found, pointed_to, waived, weakened_policy};
 use super::markdown_page::{Page, PageLimit};
-use super::markup::{Markup, code, codes, prose};
+use super::markup::{Markup, code, prose};
 use super::model::{Form, WHOLE};
+use super::plan_causes::{blocked, misplaced};
 use super::plan_sections::{
-    address_pools, blocked, destructive, misplaced, other_effects, pod_pools, ports, service_pins,
-    unapproved,
+    address_pools, destructive, other_effects, pod_pools, ports, service_pins, unapproved,
 };
 use super::text::{count, grouped_digits};
 use super::{
@@ -242,10 +242,7 @@ fn irreversible(plan: &PlanDocument) -> String {
 fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
     let directory = &plan.source.directory;
     let origin = made_from(directory, plan.source.revision.as_deref(), around);
-    let waived = match plan.waivers.is_empty() {
-        true => String::new(),
-        false => format!(" · waived {}", codes(&plan.waivers)),
-    };
+    let waived = waived(&plan.waivers);
     let digest = code(&plan.digest);
     let next = match (plan.refusals.is_empty(), plan.changes.is_empty()) {
         (false, _) | (true, true) => String::new(),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::causes::grouped;
 use super::comment::{Circumstances, command, comment_below};
 use super::headlines;
 use super::human::Detail;
@@ -119,23 +120,18 @@ fn in_part(
 
 /// Why the changes were not made: the first causes, each with its first object.
 fn causes(left: &[LeftChange]) -> String {
-    let mut causes: Vec<(&str, &LeftChange, usize)> = Vec::new();
-    for one in left {
-        match causes.iter_mut().find(|(why, ..)| *why == one.why) {
-            Some((.., times)) => *times += 1,
-            None => causes.push((&one.why, one, 1)),
-        }
-    }
-    let line = |(why, first, times): &(&str, &LeftChange, usize)| {
-        let more = match times - 1 {
+    let causes = grouped(left.iter().map(|one| (&*one.why, one)));
+    let line = |(why, changes): &(&str, Vec<&LeftChange>)| {
+        let more = match changes.len() - 1 {
             0 => String::new(),
             more => format!(" and {} more", grouped_digits(more)),
         };
-        let name = code(&short_name(first.kind, &first.name));
+        let name = code(&short_name(changes[0].kind, &changes[0].name));
         format!("\n- {name}{more}: {}", prose(&cut(why)))
     };
     let mut text: String = causes.iter().take(CAUSES).map(line).collect();
-    let further: usize = causes.iter().skip(CAUSES).map(|(.., times)| times).sum();
+    let further = causes.iter().skip(CAUSES);
+    let further: usize = further.map(|(_, changes)| changes.len()).sum();
     if further > 0 {
         text += &format!("\n- … and {}", count(further, "further change"));
     }

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use super::comment::Occasion;
 use super::headlines::written_to;
 use super::human::{Detail, limit};
+use super::markdown::place;
 use super::markdown_page::{Entry, Page};
 use super::model::{Form, Listing, Row, UpTo, page as column};
 use super::phrase::Phrase;
@@ -60,8 +61,7 @@ fn without_told<'p>(
 
 fn moving_nodes(page: &mut Page<'_>, moves: &[&ChangeDocument]) {
     let row = |c: &ChangeDocument| {
-        let pin = c.origin.as_ref();
-        let pin = pin.map(|origin| Phrase::of(&format!("{}:{}", origin.file, origin.line)));
+        let pin = c.origin.as_ref().map(|origin| Phrase::of(&place(origin)));
         let pin = pin.unwrap_or_else(|| Phrase::prose(&c.reason));
         let [before, after] = [&c.before, &c.after].map(Phrase::values);
         Row::new([Phrase::of(&c.name), before, after, pin])

@@ -11,7 +11,7 @@ use super::markdown_page::{Entry, Page};
 use super::model::{Form, Listing, Row, UpTo, page as column};
 use super::phrase::Phrase;
 use super::text::{count, grouped_digits};
-use super::{causes, plan_sections};
+use super::{causes, plan_causes};
 use ipam_core::text::natural_order;
 use ipam_plan::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
 
@@ -199,7 +199,7 @@ pub(super) fn drift(page: &mut Page<'_>, plan: &PlanDocument, occasion: Occasion
     };
     page.listing(Listing {
         title: Phrase::new(&title),
-        ..plan_sections::drift(drift.iter().copied(), Detail::Short, (heading, written))
+        ..plan_causes::drift(drift.iter().copied(), Detail::Short, (heading, written))
             .form(Form::Open, UpTo(7))
     });
 }

@@ -4,6 +4,7 @@ use super::comment::Occasion;
 use super::comment_refusals::{LOST, RefusalGroup, by_risk};
 use super::comment_services::Loss;
 use super::human::{Detail, limit};
+use super::markdown::place;
 use super::phrase::Phrase;
 use super::plan_sections::{evidence, short_name, unapproved_blocks};
 use super::text::grouped_digits;
@@ -210,8 +211,7 @@ fn moving(change: &ChangeDocument, all: usize, intent: Intent, occasion: Occasio
         change,
     )
     .words(" when its Cilium agent restarts");
-    let origin = change.origin.as_ref();
-    let pin = origin.map(|origin| format!("{}:{}", origin.file, origin.line));
+    let pin = change.origin.as_ref().map(place);
     let what = match &pin {
         Some(pin) => what.words(", pinned by ").value(pin),
         None => what,
@@ -249,13 +249,7 @@ fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
     let error = errors.find(|finding| finding.severity == Severity::Error)?;
     let what = Phrase::new("error ").value(&error.rule).words(": ");
     let what = what.sentence(&error.message);
-    let what = match &error.origin {
-        Some(origin) => what
-            .words(" (")
-            .value(&format!("{}:{}", origin.file, origin.line))
-            .words(")"),
-        None => what,
-    };
+    let what = what.at(error.origin.as_ref().map(place));
     let subject = match error.count {
         0 | 1 => Subject::Finding(error),
         _ => Subject::Others,
@@ -280,19 +274,11 @@ fn blocked(plan: &PlanDocument) -> Option<Risk<'_>> {
     let causes = causes::blocked(&plan.blocked, Detail::Short);
     let cause = causes.shown.first()?;
     let (reason, entries) = cause.reasons.first()?;
-    let shown = entries.iter().take(limit(Detail::Short));
-    let names = shown.fold(Phrase::new("blocked:"), |phrase, entry| {
-        phrase
-            .words(" ")
-            .value(&short_name(entry.kind, &entry.name))
-    });
-    let further = entries.len().saturating_sub(limit(Detail::Short));
-    let names = match further {
-        0 => names,
-        more => names.words(&format!(" and {} more", grouped_digits(more))),
-    };
-    let subject = match (entries.len() == plan.blocked.len(), further) {
-        (true, 0) => Subject::Blocked,
+    let names = entries.iter();
+    let names = names.map(|entry| Phrase::of(&short_name(entry.kind, &entry.name)));
+    let names = Phrase::new("blocked: ").then(Phrase::listed(names, " ", Detail::Short));
+    let subject = match entries.len() == plan.blocked.len() {
+        true if entries.len() <= limit(Detail::Short) => Subject::Blocked,
         _ => Subject::Others,
     };
     let what = names.words(": ").sentence(reason);

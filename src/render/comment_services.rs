@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::human::{Detail, limit};
+use super::markdown::place;
 use super::markdown_page::Page;
 use super::model::{Form, Listing, Row, UpTo};
 use super::phrase::Phrase;
@@ -102,12 +103,7 @@ impl Loss<'_> {
     pub(super) fn answers(&self) -> Vec<(&'static str, Phrase)> {
         let cause = self.change.map(|change| ("Cause", cause(change)));
         let services = (self.services.len() > 1).then(|| {
-            let shown = self.services.iter().take(limit(Detail::Short));
-            let all = list(Phrase::default(), shown);
-            let all = match self.services.len().saturating_sub(limit(Detail::Short)) {
-                0 => all,
-                more => all.words(&format!(" and {} more", grouped_digits(more))),
-            };
+            let all = Phrase::listed(self.services.iter().map(lost), ", ", Detail::Short);
             ("Services", all)
         });
         let then = self.afterwards().map(|then| ("Afterwards", then));
@@ -187,26 +183,18 @@ impl Loss<'_> {
         let first = first.of(self.services.len().min(most));
         let rest = self.services.get(most..).unwrap_or_default();
         let further = rest.chunks(most).map(|services| {
-            Row::new([list(Phrase::new("and "), services.iter())]).of(services.len())
+            let services = services.iter().map(lost);
+            let count = services.len();
+            Row::new([Phrase::new("and ").then(Phrase::listed(services, ", ", Detail::Full))])
+                .of(count)
         });
         [first].into_iter().chain(further).collect()
     }
 }
 
-fn list<'s>(
-    phrase: Phrase,
-    services: impl Iterator<Item = &'s (&'s ServiceEffectDocument, &'s str)>,
-) -> Phrase {
-    services
-        .enumerate()
-        .fold(phrase, |phrase, (place, (service, address))| {
-            let between = if place == 0 { "" } else { ", " };
-            phrase
-                .words(between)
-                .value(&name(service))
-                .words(" ")
-                .value(address)
-        })
+/// A Service with its address.
+fn lost((service, address): &(&ServiceEffectDocument, &str)) -> Phrase {
+    Phrase::of(&name(service)).words(" ").value(address)
 }
 
 fn name(service: &ServiceEffectDocument) -> String {
@@ -230,13 +218,7 @@ fn cause(change: &ChangeDocument) -> Phrase {
             .words(" to ")
             .value(&after),
     };
-    match &change.origin {
-        Some(origin) => what
-            .words(" (")
-            .value(&format!("{}:{}", origin.file, origin.line))
-            .words(")"),
-        None => what,
-    }
+    what.at(change.origin.as_ref().map(place))
 }
 
 /// Every lost address, never folded away, without those that the first lines tell.

@@ -3,9 +3,10 @@
 
 use super::model::{Report, Section};
 use super::phrase::Phrase;
+use super::plan_causes::{blocked, drift, drifted_objects, misplaced};
 use super::plan_sections::{
-    address_pools, blocked, by_pool, drift, drifted_objects, effects, further_pools, misplaced,
-    pod_pools, pool, ports, refused, service_pins, unapproved,
+    address_pools, by_pool, effects, further_pools, pod_pools, pool, ports, refused, service_pins,
+    unapproved,
 };
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{headlines, terminal};

@@ -7,12 +7,15 @@ use super::markdown_page::{Entry, Page, PageLimit};
 use super::markup::{code, codes, prose};
 use super::model::{Form, Listing, Row, UpTo};
 use super::phrase::Phrase;
+use super::plan_causes::{blocked, drift, drifted_objects, misplaced};
 use super::plan_sections::{
-    address_pools, blocked, by_pool, destructive, drift, drifted_objects, further_pools, losing,
-    misplaced, other_effects, pod_pools, pool, ports, refused, service_pins, unapproved,
+    address_pools, by_pool, destructive, further_pools, losing, other_effects, pod_pools, pool,
+    ports, refused, service_pins, unapproved,
 };
 use super::text::{count, grouped_digits, pointer};
-use ipam_plan::plan::{ChangeDocument, FindingDocument, PlanDocument, SourceDocument};
+use ipam_plan::plan::{
+    ChangeDocument, FindingDocument, OriginDocument, PlanDocument, SourceDocument,
+};
 
 /// The plan as Markdown. Like the text for a terminal, it begins and ends with its verdict.
 pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String {
@@ -78,21 +81,22 @@ pub(super) fn weakened_policy(weakened: &[String]) -> String {
 
 /// The directory, the commit, the digest and the waivers.
 fn made_from(source: &SourceDocument, digest: &str, waivers: &[String]) -> String {
-    let waived = if waivers.is_empty() {
-        String::new()
-    } else {
-        format!(" · waived {}", codes(waivers))
-    };
-    let revision = source
-        .revision
-        .as_deref()
-        .map(|id| format!(" at {}", code(id)))
-        .unwrap_or_default();
+    let revision = source.revision.as_deref();
+    let revision = revision.map(|id| format!(" at {}", code(id)));
+    let (revision, waived) = (revision.unwrap_or_default(), waived(waivers));
+    let directory = code(&source.directory);
     format!(
-        "\n{}{revision} · digest {}{waived}\n",
-        code(&source.directory),
+        "\n{directory}{revision} · digest {}{waived}\n",
         code(digest)
     )
+}
+
+/// ` · waived protected-node`, if so.
+pub(super) fn waived(waivers: &[String]) -> String {
+    match waivers.is_empty() {
+        true => String::new(),
+        false => format!(" · waived {}", codes(waivers)),
+    }
 }
 
 /// Findings of invalid files as Markdown, in the place of a plan.
@@ -167,6 +171,11 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
     }
 }
 
+/// `pools/a.yaml:7`
+pub(super) fn place(origin: &OriginDocument) -> String {
+    format!("{}:{}", origin.file, origin.line)
+}
+
 fn finding_row(finding: &FindingDocument) -> Row {
     let FindingDocument {
         severity,
@@ -180,10 +189,7 @@ fn finding_row(finding: &FindingDocument) -> Row {
     } = finding;
     let mut line = Phrase::new(&format!("**{}** ", severity.as_str()));
     line = line.value(rule).words(": ").sentence(message);
-    if let Some(origin) = origin {
-        let place = format!("{}:{}", origin.file, origin.line);
-        line = line.words(" (").value(&place).words(")");
-    }
+    line = line.at(origin.as_ref().map(place));
     let further = findings.saturating_sub(1);
     if further > 0 {
         line = line.words(&format!("; the same {} more", count(further, "time")));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 
+use super::causes::grouped;
 use super::human::{Detail, SHOWN_DIGITS, limit, named};
 use super::markdown_page::{Page, PageLimit};
 use super::markup::code;
@@ -202,22 +203,6 @@ fn notes(remarks: &[String]) -> Listing<'_> {
     Listing::new(Phrase::default(), "note", &[])
         .form(Form::Lines, UpTo(3))
         .rows(remarks, row)
-}
-
-/// Names by what they have in common, in the order of the first one.
-pub(super) fn grouped<K: Ord + Clone>(
-    entries: impl IntoIterator<Item = (K, String)>,
-) -> Vec<(K, Vec<String>)> {
-    let mut groups: Vec<(K, Vec<String>)> = Vec::new();
-    let mut places: BTreeMap<K, usize> = BTreeMap::new();
-    for (key, name) in entries {
-        let place = *places.entry(key.clone()).or_insert_with(|| {
-            groups.push((key, Vec::new()));
-            groups.len() - 1
-        });
-        groups[place].1.push(name);
-    }
-    groups
 }
 
 /// A reason without the block that it names: many nodes have the same one.

@@ -1,8 +1,9 @@
 //! How far a migration came, for a person at a terminal: counts, and each node that is under way or
 //! failed.
 
+use super::causes::grouped;
 use super::human::{Detail, named};
-use super::migration::{commands, grouped};
+use super::migration::commands;
 use super::migration_status::{MigrationCounts, MigrationStatus, NodeStatus, WindowsStatus};
 use super::model::{Listing, Row, below, first};
 use super::phrase::Phrase;

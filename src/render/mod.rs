@@ -28,6 +28,7 @@ mod migration_status;
 mod migration_status_text;
 mod model;
 mod phrase;
+mod plan_causes;
 mod plan_sections;
 mod policy_test;
 mod report;
@@ -37,6 +38,7 @@ mod upgrade;
 
 use ipam_plan::plan::{EditDocument, PlanDocument};
 
+pub(crate) use causes::grouped;
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};
 pub use comment_verdict::Check;
