@@ -133,7 +133,7 @@ impl<'o> Outlook<'o> {
         format!("{verb} {} {when}: {}", lost.address, lost.why)
     }
 
-    pub(crate) fn time_in_words(&self, when: LossTime) -> &'static str {
+    pub fn time_in_words(&self, when: LossTime) -> &'static str {
         match (when, self.run) {
             (LossTime::OperatorRestart, OperatorRun::Stopped) => "when the stopped operator starts",
             (when, _) => when.in_words(),
