@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Arguments;
 use super::existing::{self, Existing};
 use super::foreign::Manager;
-use super::settle::{Trial, first_lines};
+use super::settle::{Trial, broken, first_lines};
 use crate::cli::failure::Failure;
 use crate::cli::init::words::shell;
 use crate::cli::new_files::{NewFile, print_differences, write_all, wrote};
@@ -107,9 +107,13 @@ impl Report<'_> {
             _ => self.human(&existing)?,
         }
         let errors = self.trial.map_or(0, |trial| trial.document.summary.errors);
+        let is_broken = match self.imported {
+            Imported::Cluster(inferred) => !inferred.broken.is_empty(),
+            Imported::Foreign(..) => false,
+        };
         match existing {
             Existing::Different(_) => Err(Failure::Failed(self.differs())),
-            Existing::None | Existing::Equal if errors > 0 => Ok(ExitStatus::Findings),
+            Existing::None | Existing::Equal if errors > 0 || is_broken => Ok(ExitStatus::Findings),
             Existing::None | Existing::Equal => Ok(ExitStatus::Done),
         }
     }
@@ -187,8 +191,12 @@ impl Report<'_> {
 
     fn notes(&self, inferred: &Inferred) -> Vec<String> {
         let remarks = inferred.remarks.iter().map(ToString::to_string);
+        let broken = broken(inferred);
         let blocked = self.trial.iter().flat_map(|trial| &trial.blocked);
-        remarks.chain(blocked.take(BLOCKED).cloned()).collect()
+        remarks
+            .chain(broken)
+            .chain(blocked.take(BLOCKED).cloned())
+            .collect()
     }
 
     /// The remarks that a person has to know. The files have all of them.

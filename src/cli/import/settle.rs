@@ -10,16 +10,19 @@ use crate::render::{Detail, diagnostics, human};
 use ipam_cilium::observed::Observed;
 use ipam_config::documents::Documents;
 use ipam_controller::{Job, Loaded, check_documents};
-use ipam_core::model::{Finding, Severity, first_of};
+use ipam_core::model::{Finding, Severity, count, first_of};
 use ipam_core::text::one_line;
-use ipam_import::import::{ImportRequest, Inferred, Judgement, Refused, judge};
+use ipam_import::import::{ImportRequest, Inferred, Judgement, judge};
 use ipam_import::proposal::Remark;
 use ipam_plan::plan::{
-    Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, WritePathObstacle,
+    Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, Target, WritePathObstacle,
 };
 
-/// Most trials. One adds pins, one disables pools.
+/// Most trials. One adds pins, one removes those that are no help, one disables pools.
 const TRIALS: usize = 5;
+
+/// Nodes that a note names.
+const NAMED: usize = 4;
 
 /// Most reasons of a refusal that are printed.
 const TOLD: usize = 10;
@@ -60,7 +63,7 @@ pub(super) struct Settled {
 
 impl Settled {
     /// # Errors
-    /// Fails if no files give a plan as wished, with the reason of each node.
+    /// Fails if the plan of any files changes something.
     pub(super) fn of(
         arguments: &Arguments,
         mut inferred: Inferred,
@@ -83,7 +86,7 @@ impl Settled {
                     });
                 }
                 Judgement::Amended(amended) => inferred = *amended,
-                Judgement::Refused(reasons) => return Err(refusal(&reasons, detail)),
+                Judgement::Refused(targets) => return Err(refusal(&targets, detail)),
             }
         }
         Err(Failure::Failed(
@@ -151,19 +154,39 @@ fn reasons<'p>(all: impl Iterator<Item = &'p Blocked>) -> Vec<String> {
         .collect()
 }
 
-fn refusal(reasons: &[Refused], detail: Detail) -> Failure {
+/// Nodes whose block no files keep, by the reason.
+pub(super) fn broken(inferred: &Inferred) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, node) in &inferred.broken {
+        let block = node
+            .block
+            .map_or(String::new(), |block| format!(" {block}"));
+        let nodes = reasons.entry(&node.why).or_default();
+        nodes.push(format!("`{name}`{block}"));
+    }
+    let told = reasons.into_iter().map(|(why, nodes)| {
+        format!(
+            "{} without a pin, because no files keep its block: {}: {why}",
+            count(nodes.len(), "node"),
+            first_of(NAMED, nodes)
+        )
+    });
+    told.collect()
+}
+
+fn refusal(targets: &[Target], detail: Detail) -> Failure {
     let shown = match detail {
         Detail::Short => TOLD,
-        Detail::Full => reasons.len(),
+        Detail::Full => targets.len(),
     };
-    let mut text = "no files keep this cluster as it is; nothing was written:".to_owned();
-    for reason in reasons.iter().take(shown) {
-        text += &format!("\n  {reason}");
+    let mut text = "no files keep this cluster as it is; nothing was written. --allow-changes writes the files anyway, and `cilium-ipam plan` shows the changes:".to_owned();
+    for target in targets.iter().take(shown) {
+        text += &format!("\n  the plan would change {target}");
     }
-    if reasons.len() > shown {
+    if targets.len() > shown {
         text += &format!(
             "\n  … and {} more; --show-all shows all",
-            reasons.len() - shown
+            targets.len() - shown
         );
     }
     Failure::Failed(text)

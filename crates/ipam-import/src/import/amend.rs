@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Changes, ImportRequest, Inferred, InferredPin, InferredPool, Objects, PinReason};
+use super::{
+    BrokenNode, Changes, ImportRequest, Inferred, InferredPin, InferredPool, Objects, PinReason,
+};
 use crate::proposal::held_by;
 use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::NodeName;
@@ -17,22 +19,8 @@ pub enum Judgement {
     Good,
     /// These files may be better.
     Amended(Box<Inferred>),
-    /// No files can be. Not empty.
-    Refused(Vec<Refused>),
-}
-
-/// Why the files cannot be written.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    #[error("node `{}` would be misplaced, even with a pin: {}: {}; {}", .0, .1, .2, .2.help())]
-    Misplaced(NodeName, Block, MisplacedReason),
-    #[error(
-        "the plan would change {0}; --allow-changes writes the files anyway, and `cilium-ipam plan` shows the change"
-    )]
-    Change(Target),
-    /// The pin of this node, and why.
-    #[error("the pin of node `{0}` is blocked: {1}")]
-    Pin(NodeName, String),
+    /// The plan of any files changes these. Not empty.
+    Refused(Vec<Target>),
 }
 
 /// Judges the plan of the inferred files.
@@ -43,52 +31,66 @@ pub fn judge(
     request: &ImportRequest,
 ) -> Judgement {
     let mut amended = inferred.clone();
-    let mut refused = add_pins(&mut amended, plan, observed);
+    let is_pinned =
+        drop_blocked_pins(&mut amended, plan) | pin_misplaced(&mut amended, plan, observed);
     let waiting = waiting(plan, observed);
     let is_disabled =
         request.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
-    for change in plan
-        .changes
-        .iter()
-        .filter(|one| !is_requested(one, request))
-    {
+    let unasked = plan.changes.iter();
+    let unasked = unasked.filter(|change| {
         let is_over = is_disabled && waiting_node(change, observed).is_some();
-        if !is_over {
-            refused.push(Refused::Change(change.target()));
-        }
-    }
-    for blocked in &plan.blocked {
-        if let Target::Node(node) = &blocked.target
-            && inferred.pins.contains_key(node)
-        {
-            refused.push(Refused::Pin(node.clone(), blocked.reason.to_string()));
-        }
-    }
-    let is_amended = is_disabled || amended.pins.len() > inferred.pins.len();
-    match (refused.is_empty(), is_amended) {
+        !is_over && !is_requested(change, request)
+    });
+    let refused: Vec<Target> = unasked.map(Change::target).collect();
+    match (refused.is_empty(), is_disabled || is_pinned) {
         (false, _) => Judgement::Refused(refused),
         (true, true) => Judgement::Amended(Box::new(amended)),
         (true, false) => Judgement::Good,
     }
 }
 
-/// Pins misplaced nodes. Returns those for which this is no help.
-fn add_pins(amended: &mut Inferred, plan: &Plan, observed: &Observed) -> Vec<Refused> {
-    let mut refused = Vec::new();
+/// Pins misplaced nodes. A node for which this is no help loses its pin. Returns whether anything
+/// changed.
+fn pin_misplaced(amended: &mut Inferred, plan: &Plan, observed: &Observed) -> bool {
+    let mut is_changed = false;
     let mut pins = Vec::new();
     for misplaced in &plan.misplaced {
-        let node = observed.nodes.get(&misplaced.node);
-        match node.and_then(|node| pin(amended, observed, node, &misplaced.reason)) {
-            Some(pin) => pins.push((misplaced.node.clone(), pin)),
-            None => refused.push(Refused::Misplaced(
-                misplaced.node.clone(),
-                misplaced.block,
-                misplaced.reason.clone(),
-            )),
+        if amended.broken.contains_key(&misplaced.node) {
+            continue;
         }
+        is_changed = true;
+        let node = observed.nodes.get(&misplaced.node);
+        if let Some(pin) = node.and_then(|node| pin(amended, observed, node, &misplaced.reason)) {
+            pins.push((misplaced.node.clone(), pin));
+            continue;
+        }
+        let broken = BrokenNode {
+            block: Some(misplaced.block),
+            why: format!("{}; {}", misplaced.reason, misplaced.reason.help()),
+        };
+        amended.pins.remove(&misplaced.node);
+        amended.broken.insert(misplaced.node.clone(), broken);
     }
     amended.pins.extend(pins);
-    refused
+    is_changed
+}
+
+/// Removes the pins that the plan blocks. Returns whether there are any.
+fn drop_blocked_pins(amended: &mut Inferred, plan: &Plan) -> bool {
+    let mut is_changed = false;
+    for blocked in &plan.blocked {
+        if let Target::Node(node) = &blocked.target
+            && amended.pins.remove(node).is_some()
+        {
+            let broken = BrokenNode {
+                block: None,
+                why: format!("{}; {}", blocked.reason, blocked.reason.unblock()),
+            };
+            amended.broken.entry(node.clone()).or_insert(broken);
+            is_changed = true;
+        }
+    }
+    is_changed
 }
 
 /// A pin that keeps the node's blocks; `None` if it has one already, or no pool has them all.

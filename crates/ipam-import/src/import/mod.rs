@@ -21,11 +21,9 @@ use ipam_core::model::{
 };
 use ipam_core::net::{Block, BlockSize};
 use ipam_desired::{Policy, PoolState};
-use ipam_plan::allocators::{
-    Holder, OtherAllocator, described, fix, overlapping_holders, reads_nodes,
-};
+use ipam_plan::allocators::{OtherAllocator, described, fix, reads_nodes};
 
-pub use amend::{Judgement, Refused, judge};
+pub use amend::{Judgement, judge};
 pub use evidence::{Evidence, RangeSource};
 
 /// What a person wants.
@@ -72,6 +70,8 @@ pub struct Inferred {
     /// Sorted by name.
     pub pools: Vec<InferredPool>,
     pub pins: BTreeMap<NodeName, InferredPin>,
+    /// Nodes whose block no files keep. They have no pin.
+    pub broken: BTreeMap<NodeName, BrokenNode>,
     /// Number of Services with an address of LB-IPAM.
     pub served_services: usize,
     /// Services with hostnames that LB-IPAM removes, sorted.
@@ -104,6 +104,15 @@ pub struct InferredPin {
     pub pool: PoolName,
     pub blocks: PerFamily<Block>,
     pub reason: PinReason,
+}
+
+/// Why the files cannot keep a node's block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenNode {
+    /// A block that the files would not give the node.
+    pub block: Option<Block>,
+    /// The reason, and what to do.
+    pub why: String,
 }
 
 /// Why a node is pinned.
@@ -154,13 +163,7 @@ pub enum Obstacle {
     /// No node has the label; labels that divide the nodes.
     #[error("no node has the label `{}`: {}", .0.escape_debug(), other_labels(.1))]
     UnknownLabel(String, Vec<String>),
-    /// Nodes hold overlapping blocks of different sizes: the first pair, and the number of others.
-    #[error(
-        "nodes `{}` and `{}` hold overlapping blocks: {} and {}{}. No pool gives both: drain one of the nodes, give it another block, and import again",
-        .0[0].0, .0[1].0, .0[0].1, .0[1].1, other_pairs(*.1)
-    )]
-    Overlapping(Box<[(NodeName, Block); 2]>, usize),
-    /// A pool of the cluster that no file can express: its name and why.
+    /// No file can express any pool of the cluster: the first name and why.
     #[error("CiliumPodIPPool `{}` {}", .0.escape_debug(), .1)]
     Inexpressible(String, String),
 }
@@ -175,27 +178,18 @@ fn other_labels(labels: &[String]) -> String {
     }
 }
 
-fn other_pairs(number: usize) -> String {
-    match number {
-        0 => String::new(),
-        more => format!(" ({more} more such pairs)"),
-    }
-}
-
 /// Infers the files for a cluster.
 ///
 /// # Errors
 /// Fails if the cluster shows neither blocks nor ranges, or no node has the wished label.
 pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Obstacle> {
-    if let Some(obstacle) = overlapping(observed) {
-        return Err(obstacle);
-    }
     let mut inferred = match of_nodes(observed, request) {
         // LoadBalancer pools work in every mode.
         Err(Obstacle::NothingToImport) if !observed.address_pools.is_empty() => Inferred::default(),
         inferred => inferred?,
     };
     inferred.pools.sort_by(|a, b| a.name.cmp(&b.name));
+    separate_overlapping(&mut inferred);
     inferred.write_path = pod_pools::infer_write_path(observed);
     if let Some(allocator) = active_allocator(observed) {
         let remark = Remark::AssignsItself {
@@ -228,21 +222,28 @@ fn of_nodes(observed: &Observed, request: &ImportRequest) -> Result<Inferred, Ob
     }
 }
 
+/// Nodes whose blocks overlap those of other nodes are broken: no pool has both.
+fn separate_overlapping(inferred: &mut Inferred) {
+    let remarks = std::mem::take(&mut inferred.remarks);
+    for remark in remarks {
+        match remark {
+            Remark::Overlapping(node, block) => {
+                let broken = BrokenNode {
+                    block: Some(block),
+                    why: "another node holds an overlapping block; drain one of the two and give it another block".to_owned(),
+                };
+                inferred.pins.remove(&node);
+                inferred.broken.insert(node, broken);
+            }
+            other => inferred.remarks.push(other),
+        }
+    }
+}
+
 /// Blocks that several nodes hold. Files can pin a block for one node only, and the others would be
 /// misplaced.
 fn shared_blocks(observed: &Observed) -> BTreeSet<Block> {
     let mut seen = BTreeSet::new();
     let held = held(observed).map(|(_, block)| block);
     held.filter(|block| !seen.insert(*block)).collect()
-}
-
-/// Equal blocks fit the same pool: the plan reports them.
-fn overlapping(observed: &Observed) -> Option<Obstacle> {
-    let pairs = overlapping_holders(held(observed).collect());
-    let mut unequal = pairs.into_iter().filter(|(one, other)| one.1 != other.1);
-    let (one, other) = unequal.next()?;
-    let (one, other) = (one.min(other), one.max(other));
-    let owned = |(node, block): Holder<'_>| (node.clone(), block);
-    let pair = Box::new([owned(one), owned(other)]);
-    Some(Obstacle::Overlapping(pair, unequal.count()))
 }

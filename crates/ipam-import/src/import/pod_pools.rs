@@ -6,6 +6,7 @@ use super::{
     Evidence, ImportRequest, Inferred, InferredAddressPool, InferredPool, InferredWritePath,
     ManifestUse, Objects, Obstacle,
 };
+use crate::proposal::Remark;
 use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_cilium::observed::{
     BlockAllocator, DEFAULT_POOL_SETTING, HoldingField, ModeSeen, NodeConfig, Observed, Reading,
@@ -25,6 +26,7 @@ pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Infe
     let setting = observed.common_setting(DEFAULT_POOL_SETTING);
     let default = setting.map_or("default", |setting| setting.value);
     let mut pools = Vec::new();
+    let mut left_out = Vec::new();
     // Pools without a selector rank by their order: the default of all nodes comes first.
     let mut fallback = 0;
     for (name, seen) in &observed.pod_pools {
@@ -37,10 +39,20 @@ pub(super) fn infer(observed: &Observed, request: &ImportRequest) -> Result<Infe
                 fallback
             }
         };
-        pools.push(pool(name, seen, chosen, priority, request)?);
+        match pool(name, seen, chosen, priority, request) {
+            Ok(pool) => pools.push(pool),
+            Err(why) => left_out.push((name.clone(), why)),
+        }
     }
+    if let ([], [(name, why), ..]) = (&pools[..], &left_out[..]) {
+        return Err(Obstacle::Inexpressible(name.clone(), why.clone()));
+    }
+    let left_out = left_out.into_iter();
     let mut inferred = Inferred {
         pools,
+        remarks: left_out
+            .map(|(name, why)| Remark::PodPoolLeftOut(name, Some(why)))
+            .collect(),
         ..Inferred::default()
     };
     let cidrs = inferred.pools.iter().flat_map(|pool| &pool.cidrs);
@@ -63,27 +75,24 @@ fn chosen_by<'o>(observed: &'o Observed, pool: &str) -> Option<&'o NodeConfig> {
     configs.rfind(|config| config.default_pool() == Some(pool))
 }
 
+/// # Errors
+/// Fails if no file can express the pool, with the reason.
 fn pool(
     name: &str,
     seen: &SeenPodPool,
     chosen: Option<&NodeConfig>,
     priority: i32,
     request: &ImportRequest,
-) -> Result<InferredPool, Obstacle> {
-    let inexpressible = |why: String| Obstacle::Inexpressible(name.to_owned(), why);
-    let parsed: PoolName = name.parse().map_err(|_| {
-        inexpressible("has a name that no IPPool can have: rename it in Cilium first".to_owned())
-    })?;
+) -> Result<InferredPool, String> {
+    let parsed: PoolName = name
+        .parse()
+        .map_err(|_| "has a name that no IPPool can have: rename it in Cilium first".to_owned())?;
     if let Some(text) = seen.unreadable.first() {
-        return Err(inexpressible(format!(
-            "is invalid: {text}; fix it in the cluster first"
-        )));
+        return Err(format!("is invalid: {text}; fix it in the cluster first"));
     }
     let cidrs: Vec<_> = seen.cidrs().collect();
     if cidrs.is_empty() {
-        return Err(inexpressible(
-            "has no CIDRs: delete it, or add some".to_owned(),
-        ));
+        return Err("has no CIDRs: delete it, or add some".to_owned());
     }
     let mut sizes = PerFamily::NONE;
     for ranges in seen.ranges.iter().filter(|ranges| !ranges.cidrs.is_empty()) {

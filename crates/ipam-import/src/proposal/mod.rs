@@ -104,8 +104,8 @@ pub enum Remark {
     UnusableValue(String, usize),
     /// These CIDRs are public address space.
     Public(Vec<Block>),
-    /// No proposed pool has the name of this `CiliumPodIPPool` of the cluster.
-    PodPoolLeftOut(String),
+    /// No pool has the name of this `CiliumPodIPPool` of the cluster; why, if no file can express it.
+    PodPoolLeftOut(String, Option<String>),
     /// Another program assigns pod CIDRs: what it does, and how to stop it.
     AssignsItself { does: String, fix: String },
     /// The source of the observation never has objects of these kinds.
@@ -149,10 +149,12 @@ impl fmt::Display for Remark {
             Remark::AssignsItself { does, fix } => {
                 write!(f, "{does} and assigns pod CIDRs to new nodes itself; {fix}")
             }
-            Remark::PodPoolLeftOut(name) => write!(
+            Remark::PodPoolLeftOut(name, why) => write!(
                 f,
-                "CiliumPodIPPool `{}` is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",
-                name.escape_debug()
+                "CiliumPodIPPool `{}` {}is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",
+                name.escape_debug(),
+                why.as_ref()
+                    .map_or(String::new(), |why| format!("{why}. It "))
             ),
             Remark::NotCollected(resources) => {
                 write!(
@@ -308,7 +310,7 @@ impl Proposal {
             observed.is_multi_pool() && self.pools.iter().all(|pool| pool.name.as_str() != *name)
         });
         self.remarks
-            .extend(left_out.map(|name| Remark::PodPoolLeftOut(name.clone())));
+            .extend(left_out.map(|name| Remark::PodPoolLeftOut(name.clone(), None)));
         let cidrs = self
             .pools
             .iter()
