@@ -313,8 +313,18 @@ pub fn cloud(source: &Source) -> Result<Cloud, CniError> {
     match source {
         Source::Inline(cloud) => Ok(cloud.clone()),
         Source::File { path, cloud } => {
-            Cloud::read(&read_secret(path)?, cloud.as_deref()).map_err(|why| in_file(path, &why))
+            let text = read_secret(path).map_err(|why| {
+                let error = CniError::from(why);
+                let details = format!("{}. Its path is `cloudsFile`", error.details);
+                CniError { details, ..error }
+            })?;
+            Cloud::read(&text, cloud.as_deref()).map_err(|why| in_file(path, &why))
         }
+        Source::Unknown => Err(CniError::new(
+            ErrorCode::InvalidConfiguration,
+            "the configuration is incomplete: it lacks `networks`, like all fields of the section but its type",
+            "the runtime must send the whole configuration of the ADD, to every command",
+        )),
     }
 }
 

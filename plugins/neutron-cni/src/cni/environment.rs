@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde_json::{Value, json};
 
 use super::outcome::{CniError, ErrorCode};
+use crate::settings::of_pod;
 use ipam_core::net::Address;
 
 ipam_core::text_enum! {
@@ -75,7 +76,11 @@ impl Environment {
         let arguments = match command {
             // Only an ADD uses them.
             Command::Add => {
-                Arguments::read(&value("CNI_ARGS")).map_err(|why| fault(why.to_string()))?
+                Arguments::read(&value("CNI_ARGS")).map_err(|why| match why {
+                    // The Pod requests it, so the runtime is not at fault.
+                    ArgumentFault::Address(_) => of_pod(fault(why.to_string())),
+                    _ => fault(why.to_string()),
+                })?
             }
             _ => Arguments::default(),
         };

@@ -1,16 +1,16 @@
 //! The settings of `cni-vm-nic`: `nic`, `routes` and `dns`, and the requests of a runtime for one
 //! Pod. Credentials and state are in the section `neutron`.
 
-use std::net::IpAddr;
+use std::fmt;
 
-use ipnet::IpNet;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cni::{CniError, Dns, Route, RouteDetail};
+use crate::cni::{CniError, Dns, Route};
 use crate::nic::link::{Mac, PciAddress};
+use crate::settings::{ADDRESS, Field, ID, of_pod};
 use crate::{invalid, shown};
 use ipam_core::neutron::Id;
+use ipam_core::text::joined;
 
 /// The section of the configuration with cloud and state.
 const NEUTRON: &str = "neutron";
@@ -29,6 +29,12 @@ const NEUTRON_FIELDS: [&str; 7] = [
 /// Longest pattern or name, in bytes: the limit of alternative names (`ALTIFNAMSIZ` of Linux without
 /// the terminating zero).
 const LONGEST: usize = 127;
+
+/// What a hardware address looks like, for errors.
+const MAC: &str = "a hardware address such as fa:16:3e:00:00:01";
+
+/// What a PCI address looks like, for errors.
+const PCI: &str = "a PCI address such as 0000:00:05.0";
 
 /// How a NIC is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,32 +84,20 @@ pub struct NicSettings {
     pub dns: Option<Dns>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
-    name: Option<String>,
-    mac: Option<Mac>,
-    pci: Option<PciAddress>,
-    any: Option<WrittenAny>,
-    #[serde(default)]
-    networks: Vec<Id>,
-    take_configured: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenAny {
-    #[serde(default)]
-    names: Vec<String>,
-    #[serde(default)]
-    drivers: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRoute {
-    dst: IpNet,
-    gw: Option<IpAddr>,
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Name(name) => write!(f, "`{name}` (`nic.name`)"),
+            Which::Mac(mac) => write!(f, "with the hardware address {mac} (`nic.mac`)"),
+            Which::Pci(pci) => write!(f, "at the PCI address {pci} (`nic.pci`)"),
+            Which::Any { names, drivers } => {
+                let any = [("name", names), ("driver", drivers)];
+                let any = any.iter().filter(|(_, list)| !list.is_empty());
+                let any = any.map(|(what, list)| format!("{what} {}", joined(*list, " or ")));
+                write!(f, "with {} (`nic.any`)", joined(any, " and "))
+            }
+        }
+    }
 }
 
 impl NicSettings {
@@ -120,34 +114,31 @@ impl NicSettings {
                 "remove `ipam`: with this plugin, a NIC has the addresses of its port",
             ));
         }
-        only_known_fields(&configuration[NEUTRON])?;
-        let written: Written =
-            part(configuration, "nic")?.ok_or_else(|| invalid("the configuration has no `nic`"))?;
-        let routes: Option<Vec<WrittenRoute>> = part(configuration, "routes")?;
-        let route = |route: WrittenRoute| Route {
-            destination: route.dst,
-            gateway: route.gw,
-            detail: RouteDetail::default(),
-        };
-        let dns = part(configuration, "dns")?;
-        let configured = match written.take_configured.as_deref() {
+        let configuration = Field::new("", configuration);
+        if let Some(neutron) = configuration.get(NEUTRON) {
+            neutron.only(&NEUTRON_FIELDS)?;
+        }
+        let nic = configuration
+            .get("nic")
+            .ok_or_else(|| invalid("the configuration has no `nic`"))?;
+        nic.only(&["name", "mac", "pci", "any", "networks", "takeConfigured"])?;
+        let configured = match nic.text_of("takeConfigured")?.as_deref() {
             None | Some("never") => Configured::Never,
             Some("restore") => Configured::Restore,
             Some(other) => {
                 return Err(invalid(&format!(
-                    "unknown `nic.takeConfigured` `{}`; expected `never` or `restore`",
+                    "`nic.takeConfigured` is `{}`; expected `never` or `restore`",
                     shown(other)
                 )));
             }
         };
-        let networks = written.networks.clone();
-        let which = which(written)?;
+        let which = which(&nic)?;
         if configured == Configured::Restore && matches!(which, Which::Any { .. }) {
             return Err(invalid(
                 "`nic.takeConfigured` requires `name`, `mac` or `pci`, not `any`",
             ));
         }
-        let (mac, pci) = requested_nic(configuration)?;
+        let (mac, pci) = requested_nic(&configuration)?;
         let selection = Selection {
             which,
             configured,
@@ -156,51 +147,48 @@ impl NicSettings {
         };
         Ok(NicSettings {
             selection,
-            networks,
-            routes: routes.map(|list| list.into_iter().map(route).collect()),
-            dns,
+            networks: nic.list("networks", ID)?,
+            routes: routes(&configuration)?,
+            dns: configuration
+                .get("dns")
+                .map(|dns| self::dns(&dns))
+                .transpose()?,
         })
     }
 }
 
-fn part<T: serde::de::DeserializeOwned>(
-    configuration: &Value,
-    key: &str,
-) -> Result<Option<T>, CniError> {
-    match &configuration[key] {
-        Value::Null => Ok(None),
-        part => T::deserialize(part)
-            .map(Some)
-            .map_err(|why| invalid(&format!("`{key}`: {why}"))),
-    }
+fn routes(configuration: &Field<'_>) -> Result<Option<Vec<Route>>, CniError> {
+    let Some(list) = configuration.get("routes") else {
+        return Ok(None);
+    };
+    let route = |item: &Field<'_>| {
+        item.only(&["dst", "gw"])?;
+        item.route()
+    };
+    list.items()?
+        .iter()
+        .map(route)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
-fn only_known_fields(neutron: &Value) -> Result<(), CniError> {
-    let fields = neutron
-        .as_object()
-        .into_iter()
-        .flat_map(|fields| fields.keys());
-    match fields
-        .into_iter()
-        .find(|key| !NEUTRON_FIELDS.contains(&key.as_str()))
-    {
-        None => Ok(()),
-        Some(key) => Err(invalid(&format!("unknown field `neutron.{}`", shown(key)))),
-    }
+fn dns(written: &Field<'_>) -> Result<Dns, CniError> {
+    written.only(&["nameservers", "domain", "search", "options"])?;
+    Ok(Dns {
+        nameservers: written.list("nameservers", ADDRESS)?,
+        domain: written.text_of("domain")?,
+        search: written.list("search", "a text")?,
+        options: written.list("options", "a text")?,
+    })
 }
 
-fn which(written: Written) -> Result<Which, CniError> {
-    let Written {
-        name,
-        mac,
-        pci,
-        any,
-        networks: _,
-        take_configured: _,
-    } = written;
+fn which(nic: &Field<'_>) -> Result<Which, CniError> {
     let is_name =
         |text: &String| (1..=LONGEST).contains(&text.len()) && !text.contains(['/', '\0']);
-    match (name, mac, pci, any) {
+    let name = nic.text_of("name")?;
+    let mac: Option<Mac> = nic.parsed_of("mac", MAC)?;
+    let pci: Option<PciAddress> = nic.parsed_of("pci", PCI)?;
+    match (name, mac, pci, nic.get("any")) {
         (Some(name), None, None, None) if is_name(&name) => Ok(Which::Name(name)),
         (Some(name), None, None, None) => Err(invalid(&format!(
             "`nic.name` is `{}`, which no link can have",
@@ -208,7 +196,10 @@ fn which(written: Written) -> Result<Which, CniError> {
         ))),
         (None, Some(mac), None, None) => Ok(Which::Mac(mac)),
         (None, None, Some(pci), None) => Ok(Which::Pci(pci)),
-        (None, None, None, Some(WrittenAny { names, drivers })) => {
+        (None, None, None, Some(any)) => {
+            any.only(&["names", "drivers"])?;
+            let names: Vec<String> = any.list("names", "a text")?;
+            let drivers: Vec<String> = any.list("drivers", "a text")?;
             if names.is_empty() && drivers.is_empty() {
                 return Err(invalid(
                     "`nic.any` requires `names` or `drivers`: without them it would match every NIC",
@@ -230,11 +221,13 @@ fn which(written: Written) -> Result<Which, CniError> {
 
 /// The capabilities `mac` and `deviceID` (CONVENTIONS.md of containernetworking/cni). Multus also
 /// writes `deviceID` next to `type`.
-fn requested_nic(configuration: &Value) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
-    let runtime = &configuration["runtimeConfig"];
-    let mac: Option<Mac> = part(runtime, "mac")?;
-    let [device, beside]: [Option<PciAddress>; 2] =
-        [part(runtime, "deviceID")?, part(configuration, "deviceID")?];
+fn requested_nic(configuration: &Field<'_>) -> Result<(Option<Mac>, Option<PciAddress>), CniError> {
+    let beside = configuration.parsed_of("deviceID", PCI)?;
+    let Some(runtime) = configuration.get("runtimeConfig") else {
+        return Ok((None, beside));
+    };
+    let mac = runtime.parsed_of("mac", MAC).map_err(of_pod)?;
+    let device = runtime.parsed_of("deviceID", PCI).map_err(of_pod)?;
     Ok((mac, device.or(beside)))
 }
 
@@ -284,6 +277,24 @@ mod tests {
             NicSettings::read(&unknown).unwrap_err().code,
             ErrorCode::InvalidConfiguration
         );
+    }
+
+    #[test]
+    fn a_missing_nic_is_named() {
+        let which = |nic: &Value| read(nic).unwrap().selection.which.to_string();
+        for (nic, named) in [
+            (json!({"name": "eth9"}), "`eth9` (`nic.name`)"),
+            (
+                json!({"mac": "FA:16:3E:00:00:01"}),
+                "with the hardware address fa:16:3e:00:00:01 (`nic.mac`)",
+            ),
+            (
+                json!({"any": {"names": ["eth*"], "drivers": ["virtio_net", "tun"]}}),
+                "with name eth* and driver virtio_net or tun (`nic.any`)",
+            ),
+        ] {
+            assert_eq!(which(&nic), named);
+        }
     }
 
     #[test]

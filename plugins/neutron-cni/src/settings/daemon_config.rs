@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
-use serde::Deserialize;
 use serde_json::Value;
 
-use super::text;
 use crate::cni::{CniError, InterfaceName};
-use crate::settings::invalid;
+use crate::settings::{CIDR, Field, ID, invalid};
 use crate::warm_pool::PoolSize;
 use ipam_core::net::unmapped;
 use ipam_core::neutron::Id;
@@ -44,82 +42,65 @@ pub enum VmInterface {
     Interface(InterfaceName),
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    warm_pool: Option<WrittenPool>,
-    allowed_address_pairs: Option<WrittenPairs>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPool {
-    free: usize,
-    most: Option<usize>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenPairs {
-    port: Option<String>,
-    interface: Option<String>,
-    ranges: Option<BTreeSet<IpNet>>,
-}
-
 impl DaemonConfig {
     pub(super) fn read(ipam: &Value) -> Result<DaemonConfig, CniError> {
-        let written =
-            Written::deserialize(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
-        let pool = written.warm_pool.map(pool).transpose()?;
+        let ipam = Field::new("ipam", ipam);
+        let pool = ipam.get("warmPool").map(|written| pool(&written));
+        let pairs = ipam
+            .get("allowedAddressPairs")
+            .map(|written| pairs(&written));
         Ok(DaemonConfig {
-            pool,
-            pairs: written.allowed_address_pairs.map(pairs).transpose()?,
+            pool: pool.transpose()?,
+            pairs: pairs.transpose()?,
         })
     }
 }
 
-fn pool(written: WrittenPool) -> Result<PoolSize, CniError> {
-    let WrittenPool { free, most } = written;
+fn pool(written: &Field<'_>) -> Result<PoolSize, CniError> {
+    written.only(&["free", "most"])?;
+    let number = |key: &str| {
+        let field = written.get(key);
+        field
+            .map(|field| field.number("a number of ports"))
+            .transpose()
+    };
+    let free: usize =
+        number("free")?.ok_or_else(|| invalid(&format!("`{written}.free` is missing")))?;
     // Several Pods may end at once, before others start.
-    let most = most.unwrap_or(free.saturating_mul(2));
+    let most = number("most")?.unwrap_or(free.saturating_mul(2));
     if free > most || most > MOST_FREE {
         return Err(invalid(&format!(
-            "`ipam.warmPool` requires `free` ≤ `most` ≤ {MOST_FREE}"
+            "`{written}` has `free` {free} and `most` {most}; expected `free` ≤ `most` ≤ {MOST_FREE}"
         )));
     }
     Ok(PoolSize { free, most })
 }
 
-fn pairs(written: WrittenPairs) -> Result<PairsConfig, CniError> {
-    let key = "`ipam.allowedAddressPairs`";
-    let on = match (written.port, written.interface) {
-        (Some(port), None) => VmInterface::Port(
-            port.parse()
-                .map_err(|why| invalid(&format!("{key}: `port` is {why}")))?,
-        ),
-        (None, Some(name)) => VmInterface::Interface(
-            name.parse()
-                .map_err(|why| invalid(&format!("{key}: `interface` is {why}")))?,
-        ),
+fn pairs(written: &Field<'_>) -> Result<PairsConfig, CniError> {
+    written.only(&["port", "interface", "ranges"])?;
+    let port = written.parsed_of("port", ID)?;
+    let interface = written.parsed_of("interface", "the name of an interface")?;
+    let on = match (port, interface) {
+        (Some(port), None) => VmInterface::Port(port),
+        (None, Some(name)) => VmInterface::Interface(name),
         _ => {
             return Err(invalid(&format!(
-                "{key} requires either `interface` or `port`"
+                "`{written}` requires either `interface` or `port`"
             )));
         }
     };
-    let range = |range: IpNet| {
-        let range = unmapped(range).ok_or_else(|| {
-            invalid(&format!(
-                "{key}: `ranges` has {range}, IPv4-mapped and too wide"
-            ))
-        });
-        range.map(|range| range.trunc())
+    let range = |range: &Field<'_>| {
+        let range = unmapped(range.parsed(CIDR)?)
+            .ok_or_else(|| range.wrong("a range that is not IPv4-mapped and too wide"));
+        range.map(|range: IpNet| range.trunc())
     };
-    let ranges = written
-        .ranges
-        .map(|ranges| ranges.into_iter().map(range).collect::<Result<_, _>>())
-        .transpose()?;
-    Ok(PairsConfig { on, ranges })
+    let ranges = written.get("ranges").map(|ranges| ranges.items());
+    let ranges = ranges.transpose()?;
+    let ranges = ranges.map(|ranges| ranges.iter().map(range).collect::<Result<_, _>>());
+    Ok(PairsConfig {
+        on,
+        ranges: ranges.transpose()?,
+    })
 }
 
 /// The default clouds file.
@@ -135,33 +116,31 @@ pub enum Source {
         /// The cloud in the file; `None` means the only one.
         cloud: Option<String>,
     },
+    /// The section has nothing but its type. Some runtimes send only that to a DEL.
+    Unknown,
 }
 
 impl Source {
-    pub(super) fn read(ipam: &Value) -> Result<Source, CniError> {
-        let (cloud, file) = (text(ipam, "cloud")?, text(ipam, "cloudsFile")?);
-        match (&ipam["openstackConf"], cloud, file) {
-            (Value::Null, cloud, file) => {
-                let path = PathBuf::from(file.unwrap_or_else(|| CLOUDS_FILE.to_owned()));
-                if !path.is_absolute() {
-                    return Err(invalid("`cloudsFile` must be an absolute path"));
-                }
-                Ok(Source::File { path, cloud })
-            }
-            (openstack, None, None) => inline(openstack, ipam),
-            (_, _, _) => Err(invalid(
-                "`openstackConf` and a clouds file exclude each other",
-            )),
+    pub(super) fn read(ipam: &Field<'_>) -> Result<Source, CniError> {
+        let (cloud, file) = (ipam.text_of("cloud")?, ipam.path_at("cloudsFile")?);
+        match (ipam.get("openstackConf"), cloud, file) {
+            (None, cloud, file) => Ok(Source::File {
+                path: file.unwrap_or_else(|| CLOUDS_FILE.into()),
+                cloud,
+            }),
+            (Some(openstack), None, None) => inline(&openstack, ipam),
+            (Some(openstack), ..) => Err(invalid(&format!(
+                "`{openstack}` and a clouds file exclude each other"
+            ))),
         }
     }
 }
 
 /// Errors never show a value of `openstackConf`.
-fn inline(openstack: &Value, ipam: &Value) -> Result<Source, CniError> {
+fn inline(openstack: &Field<'_>, ipam: &Field<'_>) -> Result<Source, CniError> {
     let needed = |key: &str| {
-        let text = openstack[key].as_str().filter(|text| !text.is_empty());
-        text.map(str::to_owned)
-            .ok_or_else(|| invalid(&format!("`openstackConf.{key}` is missing or not a string")))
+        let text = openstack.get(key).and_then(|field| field.text_of_secret());
+        text.ok_or_else(|| invalid(&format!("`{openstack}.{key}` is missing or not a text")))
     };
     let [username, password, project] =
         [needed("username")?, needed("password")?, needed("project")?];
@@ -172,9 +151,9 @@ fn inline(openstack: &Value, ipam: &Value) -> Result<Source, CniError> {
         project,
         needed("domain")?,
     );
-    let mut cloud = cloud.map_err(|why| invalid(&format!("`openstackConf`: {why}")))?;
-    cloud.region = text(ipam, "region")?;
-    if let Some(interface) = text(ipam, "interface")? {
+    let mut cloud = cloud.map_err(|why| invalid(&format!("`{openstack}`: {why}")))?;
+    cloud.region = ipam.text_of("region")?;
+    if let Some(interface) = ipam.text_of("interface")? {
         cloud.interface = interface;
     }
     Ok(Source::Inline(cloud))

@@ -6,6 +6,7 @@
 //! mistake in them does not block a DEL.
 
 mod daemon_config;
+mod fields;
 mod request;
 
 use std::collections::BTreeSet;
@@ -16,9 +17,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::cni::{
-    Arguments, Attachment, CniError, ContainerId, ErrorCode, SpecVersion, address_of,
-};
+use crate::cni::{Arguments, Attachment, CniError, ErrorCode, SpecVersion, address_of};
+
+pub(crate) use fields::{ADDRESS, CIDR, Field, ID};
 
 pub use daemon_config::{DaemonConfig, PairsConfig, Source, VmInterface};
 pub use request::{AttachmentRequest, RouteMtu};
@@ -31,6 +32,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Allowed times of a request, in seconds. The last five are for undoing.
 const DEADLINES: std::ops::RangeInclusive<u64> = 10..=110;
+
+/// Fields of `ipam` that leave a configuration incomplete.
+const TRIVIAL: [&str; 2] = ["type", "name"];
 
 /// The configuration of a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +80,12 @@ impl Settings {
     /// # Errors
     /// Fails if it is not a valid configuration of a network.
     pub fn read(input: &[u8]) -> Result<Settings, CniError> {
-        Settings::read_from(input, "ipam")
+        let mut settings = Settings::read_from(input, "ipam")?;
+        let ipam = Field::new("ipam", &settings.written.0["ipam"]);
+        if matches!(settings.source, Source::File { .. }) && ipam.only(&TRIVIAL).is_ok() {
+            settings.source = Source::Unknown;
+        }
+        Ok(settings)
     }
 
     /// Reads standard input of a plugin with cloud, node and state in another section.
@@ -95,15 +104,12 @@ impl Settings {
         if !ipam.is_object() {
             return Err(invalid(&format!("the configuration has no `{part}`")));
         }
-        let network_name =
-            name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
-        let [node, cluster] = [name(ipam, "node")?, name(ipam, "cluster")?];
-        let state =
-            text(ipam, "stateDirectory")?.map_or_else(|| STATE_DIRECTORY.into(), PathBuf::from);
-        if !state.is_absolute() {
-            return Err(invalid("`stateDirectory` must be an absolute path"));
-        }
-        let (source, deadline) = (Source::read(ipam)?, deadline(&ipam["deadlineSeconds"]));
+        let network_name = network_name(&written)?;
+        let ipam = Field::new(part, ipam);
+        let [node, cluster] = [ipam.name_of("node")?, ipam.name_of("cluster")?];
+        let state = ipam.path_at("stateDirectory")?;
+        let state = state.unwrap_or_else(|| STATE_DIRECTORY.into());
+        let (source, deadline) = (Source::read(&ipam)?, deadline(&ipam).unwrap_or(DEADLINE));
         if let Some(ipam) = written[part].as_object_mut() {
             ipam.remove("openstackConf");
         }
@@ -173,24 +179,24 @@ pub(crate) fn version(written: &Value) -> Result<SpecVersion, CniError> {
     })
 }
 
-/// The configured time, or the default if it is invalid: `AttachmentRequest` reports that.
-fn deadline(written: &Value) -> Duration {
-    let seconds = written
-        .as_u64()
-        .filter(|seconds| DEADLINES.contains(seconds));
-    seconds.map_or(DEADLINE, Duration::from_secs)
+/// The configured time, or the default.
+fn deadline(ipam: &Field<'_>) -> Result<Duration, CniError> {
+    let Some(field) = ipam.get("deadlineSeconds") else {
+        return Ok(DEADLINE);
+    };
+    let (least, most) = DEADLINES.into_inner();
+    let expected = format!("a whole number from {least} to {most}");
+    let seconds: u64 = field.number(&expected)?;
+    match DEADLINES.contains(&seconds) {
+        true => Ok(Duration::from_secs(seconds)),
+        false => Err(field.wrong(&expected)),
+    }
 }
 
-/// A name that is joined with others by `/`. CNI's rule for network names.
-pub(crate) fn name(object: &Value, key: &str) -> Result<Option<String>, CniError> {
-    match text(object, key)? {
-        None => Ok(None),
-        Some(name) if name.parse::<ContainerId>().is_ok() => Ok(Some(name)),
-        Some(name) => Err(invalid(&format!(
-            "`{key}` is `{}`, and not letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them",
-            shown(&name)
-        ))),
-    }
+/// The name of the network.
+pub(crate) fn network_name(configuration: &Value) -> Result<String, CniError> {
+    let name = Field::new("", configuration).name_of("name")?;
+    name.ok_or_else(|| invalid("the configuration has no `name`"))
 }
 
 /// Some runtimes write an empty list as null (Go's nil).
@@ -230,15 +236,6 @@ fn previous_addresses(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniE
         .ok_or_else(|| invalid("`prevResult.ips` must contain addresses only"))
 }
 
-/// A string field of an object; `None` if it is absent.
-pub(crate) fn text(object: &Value, key: &str) -> Result<Option<String>, CniError> {
-    match &object[key] {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text.clone())),
-        _ => Err(invalid(&format!("`{key}` must be a string"))),
-    }
-}
-
 pub(crate) fn undecodable(why: &serde_json::Error) -> CniError {
     // Never the input itself: it may hold a password.
     let position = format!("line {}, column {}", why.line(), why.column());
@@ -255,6 +252,15 @@ pub(crate) fn invalid(message: &str) -> CniError {
         message,
         "fix the network's configuration in /etc/cni/net.d",
     )
+}
+
+/// An error in what a Pod requests. The configuration of the node is not at fault.
+pub(crate) fn of_pod(error: CniError) -> CniError {
+    CniError {
+        details: "fix the request of the Pod, such as its annotation k8s.v1.cni.cncf.io/networks"
+            .to_owned(),
+        ..error
+    }
 }
 
 /// The first characters of a text, for a message.
@@ -335,7 +341,7 @@ mod tests {
         assert!(!format!("{misspelt:?}").contains("hunter2"));
         let error = misspelt.request(&Arguments::default()).unwrap_err();
         assert!(
-            error.message.contains("no field `openStackConf`")
+            error.message.contains("unknown field `ipam.openStackConf`")
                 && error.message.contains("openstackConf")
         );
         assert!(!format!("{error:?}").contains("hunter2"));

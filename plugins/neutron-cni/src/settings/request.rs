@@ -4,12 +4,10 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use ipnet::IpNet;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cni::{Arguments, CniError, Dns, Route, RouteDetail, SpecVersion, address_of};
-use crate::settings::{DEADLINES, invalid, shown};
+use crate::settings::{ADDRESS, Field, ID, deadline, invalid, of_pod};
 use ipam_core::neutron::Id;
 
 /// Fields of `ipam` that are read elsewhere. The last four are ignored, as by the plugin of 2020.
@@ -32,9 +30,6 @@ const OTHERS: [&str; 17] = [
     "rangeEnd",
     "gateway",
 ];
-
-/// Number of ignored fields at the end of `OTHERS`.
-const IGNORED: usize = 4;
 
 /// Fields that are read here.
 const OWN: [&str; 8] = [
@@ -82,54 +77,16 @@ pub enum RouteMtu {
     OfNetwork,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    neutron_conf: Option<WrittenNeutron>,
-    #[serde(default)]
-    networks: Vec<String>,
-    #[serde(default)]
-    subnets: Vec<String>,
-    #[serde(default)]
-    gateways: Vec<IpAddr>,
-    #[serde(default)]
-    routes: Vec<WrittenRoute>,
-    mtu: Option<WrittenMtu>,
-    #[serde(default)]
-    security_groups: Vec<String>,
-    resolv_conf: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct WrittenNeutron {
-    #[serde(default)]
-    networks: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenMtu {
-    Fixed(u32),
-    Word(String),
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRoute {
-    dst: IpNet,
-    gw: Option<IpAddr>,
-    mtu: Option<u32>,
-    advmss: Option<u32>,
-    priority: Option<u32>,
-    table: Option<u32>,
-    scope: Option<u8>,
-}
-
-#[derive(Default, Deserialize)]
-struct Requested {
-    #[serde(default)]
-    ips: Vec<String>,
-}
+/// Other plugins whose configuration was given to this one.
+const OTHER_PLUGINS: [&str; 7] = [
+    "calico-ipam",
+    "cilium-cni",
+    "dhcp",
+    "host-local",
+    "kube-ovn",
+    "static",
+    "whereabouts",
+];
 
 impl AttachmentRequest {
     pub(super) fn read(
@@ -137,139 +94,104 @@ impl AttachmentRequest {
         configuration: &Value,
         arguments: &Arguments,
     ) -> Result<AttachmentRequest, CniError> {
-        let mut ipam = configuration["ipam"].clone();
-        if !ipam["deadlineSeconds"].is_null()
-            && !ipam["deadlineSeconds"]
-                .as_u64()
-                .is_some_and(|time| DEADLINES.contains(&time))
-        {
-            let (least, most) = DEADLINES.into_inner();
-            return Err(invalid(&format!(
-                "`ipam.deadlineSeconds` must be a whole number from {least} to {most}"
-            )));
-        }
-        if let Some(fields) = ipam.as_object_mut() {
-            let is_known = |key: &&String| OTHERS.iter().chain(&OWN).any(|known| known == key);
-            if let Some(unknown) = fields.keys().find(|key| !is_known(key)) {
-                let known = [&OTHERS[1..OTHERS.len() - IGNORED], &OWN]
-                    .concat()
-                    .join(", ");
-                return Err(invalid(&format!(
-                    "`ipam` has no field `{}`; it has {known}",
-                    shown(unknown)
-                )));
-            }
-            // One of them holds the password, so no error can show it.
-            fields.retain(|key, _| !OTHERS.contains(&key.as_str()));
-        }
-        let written: Written =
-            serde_json::from_value(ipam).map_err(|why| invalid(&format!("`ipam`: {why}")))?;
-        let networks = match written.neutron_conf {
-            Some(neutron) if written.networks.is_empty() => neutron.networks,
-            Some(_) => {
-                return Err(invalid(
-                    "`networks` must be in `ipam` or in `neutronConf`, not in both",
-                ));
-            }
-            None => written.networks,
-        };
-        if networks.is_empty() {
-            return Err(invalid(
-                "`ipam.networks` (or `ipam.neutronConf.networks`) must name a network of Neutron",
-            ));
-        }
+        let ipam = Field::new("ipam", &configuration["ipam"]);
+        deadline(&ipam)?;
+        refuse_other_plugins(&ipam)?;
+        let known = [&OTHERS[1..], &OWN, &OTHERS[..1]].concat();
+        ipam.only(&known)?;
         Ok(AttachmentRequest {
-            networks: ids("networks", &networks)?,
-            subnets: ids("subnets", &written.subnets)?,
+            networks: networks(&ipam)?,
+            subnets: ipam.list("subnets", ID)?,
             addresses: addresses(configuration, arguments)?,
-            gateways: written.gateways,
-            routes: written
-                .routes
-                .into_iter()
-                .map(|route| route.route(version))
-                .collect::<Result<_, _>>()?,
-            route_mtu: route_mtu(written.mtu)?,
-            security_groups: ids("securityGroups", &written.security_groups)?,
-            resolv_conf: written.resolv_conf,
+            gateways: ipam.list("gateways", ADDRESS)?,
+            routes: routes(&ipam, version)?,
+            route_mtu: route_mtu(&ipam)?,
+            security_groups: ipam.list("securityGroups", ID)?,
+            resolv_conf: ipam.text_of("resolvConf")?.map(PathBuf::from),
             dns: None,
         })
     }
 }
 
-impl WrittenRoute {
-    fn route(self, version: SpecVersion) -> Result<Route, CniError> {
-        let WrittenRoute {
-            dst,
-            gw,
-            mtu,
-            advmss,
-            priority,
-            table,
-            scope,
-        } = self;
-        let detail = RouteDetail {
-            mtu,
-            advmss,
-            priority,
-            table,
-            scope,
-        };
-        if version < SpecVersion::V1_1_0 && detail != RouteDetail::default() {
+fn refuse_other_plugins(ipam: &Field<'_>) -> Result<(), CniError> {
+    match ipam.text_of("type")? {
+        Some(other) if OTHER_PLUGINS.contains(&other.as_str()) => Err(invalid(&format!(
+            "`ipam.type` is `{other}`, which is another plugin; expected `cni-ipam-neutron`"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn networks(ipam: &Field<'_>) -> Result<Vec<Id>, CniError> {
+    let networks: Vec<Id> = ipam.list("networks", ID)?;
+    let networks = match ipam.get("neutronConf") {
+        Some(_) if !networks.is_empty() => {
+            return Err(invalid(
+                "`ipam.networks` and `ipam.neutronConf.networks` exclude each other",
+            ));
+        }
+        Some(neutron) => neutron.list("networks", ID)?,
+        None => networks,
+    };
+    match networks.is_empty() {
+        true => Err(invalid(
+            "`ipam.networks` (or `ipam.neutronConf.networks`) must name a network of Neutron",
+        )),
+        false => Ok(networks),
+    }
+}
+
+fn routes(ipam: &Field<'_>, version: SpecVersion) -> Result<Vec<Route>, CniError> {
+    let Some(list) = ipam.get("routes") else {
+        return Ok(Vec::new());
+    };
+    let route = |item: &Field<'_>| {
+        let route = item.route()?;
+        if version < SpecVersion::V1_1_0 && route.detail != RouteDetail::default() {
             // Without the detail it would be a different route.
-            let known = "only `dst` and `gw` are known before CNI 1.1.0";
             return Err(invalid(&format!(
-                "`ipam.routes` has more for {dst}, and {known}"
+                "`{item}` has more for {}, and only `dst` and `gw` are known before CNI 1.1.0",
+                route.destination
             )));
         }
-        Ok(Route {
-            destination: dst,
-            gateway: gw,
-            detail,
-        })
-    }
-}
-
-fn route_mtu(written: Option<WrittenMtu>) -> Result<RouteMtu, CniError> {
-    match written {
-        None => Ok(RouteMtu::Unset),
-        Some(WrittenMtu::Fixed(mtu)) if mtu >= 576 => Ok(RouteMtu::Fixed(mtu)),
-        Some(WrittenMtu::Word(word)) if word == "network" => Ok(RouteMtu::OfNetwork),
-        Some(_) => Err(invalid(
-            "`ipam.mtu` must be `network` or a number of bytes, at least 576",
-        )),
-    }
-}
-
-fn ids(key: &str, written: &[String]) -> Result<Vec<Id>, CniError> {
-    let id = |text: &String| {
-        text.parse()
-            .map_err(|why| invalid(&format!("`{key}` has `{}`: {why}", shown(text))))
+        Ok(route)
     };
-    written.iter().map(id).collect()
+    list.items()?.iter().map(route).collect()
+}
+
+fn route_mtu(ipam: &Field<'_>) -> Result<RouteMtu, CniError> {
+    const EXPECTED: &str = "`network` or a number of bytes, at least 576";
+    let Some(field) = ipam.get("mtu") else {
+        return Ok(RouteMtu::Unset);
+    };
+    if field.text().is_ok_and(|word| word == "network") {
+        return Ok(RouteMtu::OfNetwork);
+    }
+    let mtu: u32 = field.number(EXPECTED)?;
+    match mtu >= 576 {
+        true => Ok(RouteMtu::Fixed(mtu)),
+        false => Err(field.wrong(EXPECTED)),
+    }
 }
 
 /// Requested addresses: of the environment, of `runtimeConfig` (capability `ips`) and of `args`
 /// (CONVENTIONS.md of containernetworking/cni).
 fn addresses(configuration: &Value, arguments: &Arguments) -> Result<Vec<IpAddr>, CniError> {
     let mut addresses = arguments.addresses.clone();
-    for source in [
-        &configuration["runtimeConfig"],
-        &configuration["args"]["cni"],
-    ] {
-        let requested = match source {
-            Value::Null => Requested::default(),
-            source => {
-                Requested::deserialize(source).map_err(|why| invalid(&format!("`ips`: {why}")))?
-            }
-        };
-        for text in &requested.ips {
-            let address = address_of(text);
-            addresses.push(address.ok_or_else(|| {
-                invalid(&format!(
-                    "`ips` has `{}`, which is not an address",
-                    shown(text)
-                ))
-            })?);
+    let configuration = Field::new("", configuration);
+    let arguments = configuration.get("args");
+    let sources = [
+        configuration.get("runtimeConfig"),
+        arguments.and_then(|arguments| arguments.get("cni")),
+    ];
+    for requested in sources
+        .iter()
+        .flatten()
+        .filter_map(|source| source.get("ips"))
+    {
+        for item in requested.items().map_err(of_pod)? {
+            let address = item.text().ok().and_then(address_of);
+            addresses.push(address.ok_or_else(|| of_pod(item.wrong(ADDRESS)))?);
         }
     }
     addresses.sort_unstable();

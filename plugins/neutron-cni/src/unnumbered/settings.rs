@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 
 use ipam_core::net::{Block, Family};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cni::{Attachment, CniError, InterfaceName, SpecVersion};
 use crate::plugin::NetworkSettings;
-use crate::settings::{name, undecodable, valid_attachments, version};
+use crate::settings::{Field, network_name, undecodable, valid_attachments, version};
 use crate::unnumbered::previous::Previous;
 use crate::{invalid, shown};
 
@@ -74,12 +73,6 @@ pub struct Wanted {
     pub mtu: Option<u32>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenRoute {
-    dst: String,
-}
-
 impl PtpSettings {
     /// Reads standard input.
     ///
@@ -93,8 +86,7 @@ impl PtpSettings {
                 "this is a list of plugins: a plugin gets one entry of it, with the `name` and `cniVersion` of the list",
             ));
         }
-        let network_name =
-            name(&written, "name")?.ok_or_else(|| invalid("the configuration has no `name`"))?;
+        let network_name = network_name(&written)?;
         Ok(PtpSettings {
             version,
             network_name,
@@ -113,8 +105,9 @@ impl PtpSettings {
             Value::String(text) => Some(interface(text)?),
             _ => return Err(invalid("`interface` must be a string")),
         };
-        let routes = routes(&self.written["routes"])?;
-        let mtu = mtu(&self.written["mtu"])?;
+        let configuration = Field::new("", &self.written);
+        let routes = routes(&configuration)?;
+        let mtu = mtu(&configuration)?;
         let is_too_small = |mtu: &u32| {
             *mtu < LEAST_MTU_IPV6 && routes.iter().any(|route| route.family() == Family::Ipv6)
         };
@@ -175,35 +168,32 @@ fn interface(text: &str) -> Result<InterfaceName, CniError> {
         .map_err(|why| invalid(&format!("`interface` is `{}`, {why}", shown(text))))
 }
 
-fn mtu(written: &Value) -> Result<Option<u32>, CniError> {
-    match written {
-        Value::Null => Ok(None),
-        number => number
-            .as_u64()
-            .filter(|mtu| MTUS.contains(mtu))
-            .and_then(|mtu| u32::try_from(mtu).ok())
-            .map(Some)
-            .ok_or_else(|| {
-                invalid(&format!(
-                    "`mtu` must be a number from {} to {}",
-                    MTUS.start(),
-                    MTUS.end()
-                ))
-            }),
+fn mtu(configuration: &Field<'_>) -> Result<Option<u32>, CniError> {
+    let Some(field) = configuration.get("mtu") else {
+        return Ok(None);
+    };
+    let expected = format!("a number from {} to {}", MTUS.start(), MTUS.end());
+    let mtu: u32 = field.number(&expected)?;
+    match MTUS.contains(&u64::from(mtu)) {
+        true => Ok(Some(mtu)),
+        false => Err(field.wrong(&expected)),
     }
 }
 
-fn routes(written: &Value) -> Result<Vec<Block>, CniError> {
-    let list: Vec<WrittenRoute> = match written {
-        Value::Null => Vec::new(),
-        Value::Array(list) if list.len() > MOST_ROUTES => {
-            return Err(invalid(&format!("`routes` has more than {MOST_ROUTES}")));
-        }
-        list => Vec::deserialize(list).map_err(|why| invalid(&format!("`routes`: {why}")))?,
+fn routes(configuration: &Field<'_>) -> Result<Vec<Block>, CniError> {
+    let Some(list) = configuration.get("routes") else {
+        return Ok(Vec::new());
     };
+    let list = list.items()?;
+    if list.len() > MOST_ROUTES {
+        return Err(invalid(&format!("`routes` has more than {MOST_ROUTES}")));
+    }
     let mut routes: Vec<Block> = Vec::new();
-    for WrittenRoute { dst } in &list {
-        let block = destination(dst)?;
+    for route in &list {
+        route.only(&["dst"])?;
+        let dst = route.get("dst");
+        let dst = dst.ok_or_else(|| invalid(&format!("`{route}.dst` is missing")))?;
+        let block = destination(&dst)?;
         if let Some(other) = routes.iter().find(|other| other.overlaps(block)) {
             return Err(invalid(&format!(
                 "`routes` has {other} and {block}, which overlap: keep the larger one"
@@ -214,19 +204,13 @@ fn routes(written: &Value) -> Result<Vec<Block>, CniError> {
     Ok(routes)
 }
 
-fn destination(text: &str) -> Result<Block, CniError> {
-    let wrong = |why: &dyn std::fmt::Display| invalid(&format!("`routes`: {why}"));
-    let refused = |block: Block| {
-        wrong(&format!(
-            "{block} holds addresses of this host, of the link or of groups"
-        ))
-    };
+fn destination(field: &Field<'_>) -> Result<Block, CniError> {
+    let text = field.text()?;
+    let wrong =
+        |why: &dyn std::fmt::Display| invalid(&format!("`{field}` is `{}`: {why}", shown(text)));
     let block: Block = shown(text).parse().map_err(|why| wrong(&why))?;
     if block.to_string() != text {
-        return Err(wrong(&format!(
-            "write {block} instead of `{}`",
-            shown(text)
-        )));
+        return Err(wrong(&format!("write {block} instead")));
     }
     let is_never = |never: &str| {
         never
@@ -234,7 +218,9 @@ fn destination(text: &str) -> Result<Block, CniError> {
             .is_ok_and(|never: Block| never.overlaps(block))
     };
     match NEVER.into_iter().any(is_never) {
-        true => Err(refused(block)),
+        true => Err(wrong(
+            &"it holds addresses of this host, of the link or of groups",
+        )),
         false => Ok(block),
     }
 }

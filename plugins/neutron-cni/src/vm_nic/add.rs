@@ -197,7 +197,9 @@ impl AddOperation<'_> {
         };
         let message = match refusals.is_empty() {
             true => format!(
-                "this node has no such NIC that is free; it has {}",
+                "this node has no {} NIC {}; it has {}",
+                if is_any { "free" } else { "such" },
+                self.wanted.selection.which,
                 these(links)
             ),
             false => format!("no such NIC is free: {}", joined(refusals, ", ")),

@@ -41,7 +41,7 @@ fn each_pod_has_a_nic_and_the_next_one_waits() {
         machine
             .node
             .log("kubelet")
-            .contains("no such NIC that is free")
+            .contains("this node has no free NIC")
     });
     machine.delete("a");
     assert_eq!(machine.running("c"), a, "the NIC that became free");

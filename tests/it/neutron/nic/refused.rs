@@ -147,7 +147,7 @@ fn requests_that_cannot_be(
     let missing = handover.configuration(&json!({"name": "nothing"}));
     unmoved(
         11,
-        "no such NIC that is free",
+        "this node has no such NIC `nothing` (`nic.name`)",
         &handover.run(&missing, "ADD", "a"),
     );
     unmoved(
