@@ -238,6 +238,55 @@ fn a_misspelt_kind_or_group_of_ours_is_an_error_with_a_suggestion() {
 }
 
 #[test]
+fn documents_that_are_no_objects_are_ignored() {
+    let folder = folder(&["pools-and-others.yaml"]);
+    let others = "cluster: {name: talos}\nkubeProxyReplacement: true\n---\nversion: v1alpha1\nmachine: {type: worker}\n";
+    folder.write("pools/values.yaml", others);
+    folder.write("pools/patch.yaml", "- {op: remove, path: /spec/cidrs}\n");
+    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let told = report["findings"].to_string();
+    told.assert_has("ignored 3 documents in 2 files without `apiVersion` and `kind`");
+    for ours in [
+        "metadata: {name: a}\n",
+        "spec: {cidrs: [10.0.0.0/16]}\n",
+        "- kind: IPPool\n",
+        "Kind: IPPool\n",
+    ] {
+        folder.write("pools/ours.yaml", ours);
+        folder.run(&["validate"]).expect(3);
+    }
+}
+
+#[test]
+fn a_template_is_to_be_rendered_first() {
+    let folder = folder(&["pools-and-others.yaml"]);
+    let pool = |cidr: &str| {
+        format!(
+            "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\nmetadata: {{name: t}}\nspec:\n  cidrs: [{cidr}]\n  blockSize: 24\n"
+        )
+    };
+    for cidr in [
+        "{{ .Values.cidr }}",
+        "'{{ cidr }}'",
+        "${POD_CIDR}",
+        "'${POD_CIDR}'",
+    ] {
+        folder.write("pools/template.yaml", pool(cidr));
+        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let helps = report["findings"].to_string();
+        helps.assert_has("render this file first");
+    }
+    folder.write(
+        "pools/template.yaml",
+        "{{- if .Values.pools }}\nkind: IPPool\n{{- end }}\n",
+    );
+    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    report["findings"]
+        .to_string()
+        .assert_has("render this file first");
+}
+
+#[test]
 fn a_list_without_items_is_an_error() {
     let folder = folder(&["pools-and-others.yaml"]);
     for (text, rule) in [

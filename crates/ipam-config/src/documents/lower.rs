@@ -17,7 +17,7 @@ use crate::documents::schema_policy_test::PolicyTestDocument;
 use crate::documents::tree::{Document, Step};
 use crate::documents::{
     Documents, SourceFile, lower_address_pool, lower_pin, lower_policy, lower_service_pin,
-    structure, yaml,
+    structure, templates, yaml,
 };
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_desired::{Activity, Desired, Policy, ServicePin};
@@ -44,7 +44,9 @@ pub fn lower(documents: &Documents) -> (Desired, Vec<Finding>) {
         let finding = nothing_in(&files, lowering.ignored.has_documents() || has_tests);
         lowering.findings.extend(finding);
     }
-    lowering.finish()
+    let (desired, mut findings) = lowering.finish();
+    templates::explain(&mut findings, &files);
+    (desired, findings)
 }
 
 /// Refuses files without documents, like a directory without files: it is more often a mistake than
@@ -110,6 +112,7 @@ impl Lowering {
                 self.document_of(kind, &document);
             }
             Ok(Recognition::Foreign(kind)) => self.ignored.document(kind, document.start()),
+            Ok(Recognition::NoObject) => self.ignored.no_object(document.start()),
             Ok(Recognition::List) => match document.into_items() {
                 Ok(items) => items.into_iter().for_each(|item| self.document(item)),
                 Err(list) => {

@@ -19,6 +19,7 @@ mod schema_lb;
 mod schema_policy;
 mod schema_policy_test;
 mod structure;
+mod templates;
 mod tree;
 mod validator;
 mod yaml;

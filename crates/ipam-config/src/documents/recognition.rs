@@ -55,6 +55,8 @@ pub(super) enum Recognition {
     /// `items` has the documents.
     List,
     Foreign(ForeignKind),
+    /// Another program reads it, and it is no object of Kubernetes.
+    NoObject,
 }
 
 /// A kind that another program reads.
@@ -70,7 +72,8 @@ pub(super) struct ForeignKind {
 /// Fails if `kind` is missing, is not text, or is a misspelt kind of ours.
 pub(super) fn recognise(document: &Document) -> Result<Recognition, Box<Finding>> {
     let Some(kind) = text(document, "kind") else {
-        return kustomization(document).ok_or_else(|| no_kind(document));
+        let foreign = kustomization(document).or_else(|| no_object(document));
+        return foreign.ok_or_else(|| no_kind(document));
     };
     let api_version = text(document, "apiVersion");
     let ours = kind.parse::<DocumentKind>().ok();
@@ -165,6 +168,17 @@ fn kustomization(document: &Document) -> Option<Recognition> {
     })
 }
 
+/// Keys of every object of Kubernetes, and of lists of them, in lower case.
+const OBJECT_KEYS: [&str; 5] = ["apiversion", "items", "kind", "metadata", "spec"];
+
+/// A document that is no object of Kubernetes, such as values of Helm, a configuration of Talos or a
+/// JSON patch. A pool of ours without its kind has other parts of an object.
+fn no_object(document: &Document) -> Option<Recognition> {
+    let keys = document.outer_keys();
+    let is_of_object = |key: &&str| OBJECT_KEYS.contains(&key.trim().to_lowercase().as_str());
+    (!keys.is_empty() && !keys.iter().any(is_of_object)).then_some(Recognition::NoObject)
+}
+
 fn fault(
     document: &Document,
     (rule, label): (&'static str, &str),
@@ -251,6 +265,8 @@ fn manifest(document: &Document) -> Option<CiliumManifest> {
 pub(super) struct Ignored {
     kinds: BTreeMap<ForeignKind, Places>,
     namespaces: BTreeMap<DocumentKind, Places>,
+    /// Documents that are no objects; at most one entry.
+    no_objects: BTreeMap<(), Places>,
 }
 
 #[derive(Debug)]
@@ -287,13 +303,17 @@ impl Ignored {
         Places::note(&mut self.kinds, kind, origin);
     }
 
+    pub(super) fn no_object(&mut self, origin: Origin) {
+        Places::note(&mut self.no_objects, (), origin);
+    }
+
     /// `metadata.namespace` of a kind that has no namespace.
     pub(super) fn namespace(&mut self, kind: DocumentKind, origin: Origin) {
         Places::note(&mut self.namespaces, kind, origin);
     }
 
     pub(super) fn has_documents(&self) -> bool {
-        !self.kinds.is_empty()
+        !self.kinds.is_empty() || !self.no_objects.is_empty()
     }
 
     pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
@@ -316,7 +336,17 @@ impl Ignored {
             let help = "remove it; objects of this kind have no namespace";
             remark("ignored-namespace", message, &places.first).help(help)
         });
-        kinds.chain(namespaces)
+        let no_objects = self.no_objects.values().map(|places| {
+            let message = format!(
+                "ignored {} without `apiVersion` and `kind`",
+                places.documents()
+            );
+            let help = format!(
+                "if this program should read it, write `apiVersion: {API_VERSION}` and one of its kinds"
+            );
+            remark("foreign-kind", message, &places.first).help(help)
+        });
+        kinds.chain(no_objects).chain(namespaces)
     }
 }
 

@@ -64,7 +64,7 @@ impl NamedInFile {
     fn document(&mut self, document: Document) {
         match recognition::recognise(&document) {
             Ok(Recognition::Ours(kind)) => Reading::of(kind, &document, self).all(),
-            Ok(Recognition::Foreign(_)) => {}
+            Ok(Recognition::Foreign(_) | Recognition::NoObject) => {}
             Ok(Recognition::List) => match document.into_items() {
                 Ok(items) => items.into_iter().for_each(|item| self.document(item)),
                 Err(list) => {

@@ -147,6 +147,18 @@ impl Document {
         }
     }
 
+    /// The keys of the document, or of the items if it is a list.
+    pub(super) fn outer_keys(&self) -> Vec<&str> {
+        let keys = |node: &'_ Node| match node.kind() {
+            Kind::Mapping(entries) => entries.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        match self.root.kind() {
+            Kind::List(items) => items.iter().flat_map(keys).collect(),
+            _ => keys(&self.root),
+        }
+    }
+
     /// Whether a path has a value of any type.
     pub(super) fn has(&self, path: &[Step]) -> bool {
         self.find(path).0.is_some()
