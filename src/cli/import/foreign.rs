@@ -43,7 +43,7 @@ impl Manager {
     fn export(self) -> &'static str {
         match self {
             Manager::Calico => {
-                "kubectl get ippools.crd.projectcalico.org,blockaffinities.crd.projectcalico.org,ipamblocks.crd.projectcalico.org,ipreservations.crd.projectcalico.org,ipamconfigs.crd.projectcalico.org -o yaml > calico.yaml"
+                "kubectl get ippools.crd.projectcalico.org,blockaffinities.crd.projectcalico.org,ipamblocks.crd.projectcalico.org,ipreservations.crd.projectcalico.org,ipamconfigs.crd.projectcalico.org,services --all-namespaces -o yaml > calico.yaml`, or the same with `projectcalico.org` instead of `crd.projectcalico.org` if the cluster serves only that group: `kubectl api-resources | grep projectcalico.org"
             }
             Manager::MetalLb => {
                 "kubectl get ipaddresspools.metallb.io,l2advertisements.metallb.io,bgpadvertisements.metallb.io,bgppeers.metallb.io,communities.metallb.io,services --all-namespaces -o yaml > metallb.yaml"

@@ -4,7 +4,7 @@
 
 use super::calico_selector::translated;
 use super::object::{Object, Remark, RemarkName, texts};
-use super::{POOL_LABEL, by_own_label};
+use super::{ADDRESS_POOL_LABEL, POOL_LABEL, by_own_label};
 use crate::proposal;
 use ipam_core::model::{PoolName, Selector};
 use ipam_core::net::{Block, BlockSize, Family};
@@ -83,7 +83,7 @@ pub(super) fn read(object: &Object<'_>) -> Result<CalicoPool, Box<Remark>> {
             "`spec.cidr` {cidr} is smaller than a block, which is a {size}"
         )));
     }
-    let (selector, choice) = selection(object, &mut remarks);
+    let (selector, choice) = selection(object, purpose, &mut remarks);
     let mut pool = CalicoPool {
         name,
         cidr,
@@ -97,17 +97,21 @@ pub(super) fn read(object: &Object<'_>) -> Result<CalicoPool, Box<Remark>> {
     if pool.choice == Choice::ByPerson {
         pool.select_by_label();
     }
-    if object.is_set("disabled") {
+    if let Some(why) = why_disabled(object) {
         pool.state = PoolState::Disabled;
         pool.remarks.push(Remark::inferred(
             RemarkName::PoolDisabled,
             object.about(),
-            "Calico gives no addresses of it: nodes keep their blocks and no node gets a new one"
-                .to_owned(),
+            format!("{why}, so Calico gives no addresses of it: those in use stay, and there are no new ones"),
         ));
     }
-    if purpose == Purpose::Pods {
-        pool.remarks.extend(features(object));
+    match purpose {
+        Purpose::Pods => pool.remarks.extend(features(object)),
+        Purpose::LoadBalancers => pool.remarks.push(Remark::inferred(
+            RemarkName::LoadBalancerPool,
+            object.about(),
+            format!("`allowedUses` has `LoadBalancer`: Services get single addresses of all of {cidr}, and `blockSize` has no counterpart"),
+        )),
     }
     Ok(pool)
 }
@@ -120,6 +124,19 @@ impl CalicoPool {
             None => self.state = PoolState::Disabled,
         }
     }
+}
+
+/// Why Calico allocates nothing from the pool; `None` if it does.
+fn why_disabled(object: &Object<'_>) -> Option<String> {
+    if object.is_set("disabled") {
+        return Some("`disabled: true`".to_owned());
+    }
+    let conditions = object.value["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let refused = conditions
+        .find(|condition| condition["type"] == "Allocatable" && condition["status"] == "False")?;
+    let reason = refused["reason"].as_str().unwrap_or("no reason is given");
+    Some(format!("its condition `Allocatable` is `False` ({reason})"))
 }
 
 /// The name, in the form of Kubernetes. Calico in etcd also allows others.
@@ -138,13 +155,22 @@ fn pool_name(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<PoolName>
 }
 
 /// The nodes of the pool. An inexpressible selector is never approximated.
-fn selection(object: &Object<'_>, remarks: &mut Vec<Remark>) -> (Selector, Choice) {
+fn selection(
+    object: &Object<'_>,
+    purpose: Purpose,
+    remarks: &mut Vec<Remark>,
+) -> (Selector, Choice) {
     let about = object.about();
     let by_person = (Selector::default(), Choice::ByPerson);
-    let how = format!(
-        "only pinned nodes use it, and nodes with the label {POOL_LABEL}={}",
-        object.name()
-    );
+    let name = object.name();
+    let how = match purpose {
+        Purpose::Pods => {
+            format!("only pinned nodes use it, and nodes with the label {POOL_LABEL}={name}")
+        }
+        Purpose::LoadBalancers => {
+            format!("only Services with the label {ADDRESS_POOL_LABEL}={name} get addresses of it")
+        }
+    };
     let namespaces = object.spec_text("namespaceSelector");
     if !namespaces.is_empty() && namespaces.trim() != "all()" {
         remarks.push(Remark::left_out(

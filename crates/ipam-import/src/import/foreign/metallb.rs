@@ -1,14 +1,16 @@
 //! MetalLB's pools, advertisements and Services, as objects of Cilium's LB-IPAM. A ConfigMap of
 //! MetalLB before 0.13 is read as the objects that replaced it (`configmaptocrs` of MetalLB 0.13).
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::calico::ignored;
 use super::metallb_announcing::announcements;
+use super::metallb_controller::Controller;
 use super::metallb_pool::{MetalPool, read};
-use super::object::{Object, Remark, RemarkName, flattened};
+use super::object::{Object, Remark, RemarkName, flattened, texts};
 use super::services::{Annotations, of_services};
 use super::{ForeignAddressPool, ForeignPools, listed};
 use ipam_core::model::Selector;
@@ -41,11 +43,13 @@ pub fn metallb(objects: &[Value]) -> ForeignPools {
         .flat_map(|object| address_pool(object.value))
         .collect();
     let mut remarks = Vec::new();
+    let controller = Controller::find(&written);
     let (services, objects): (Vec<Object<'_>>, Vec<Object<'_>>) = known(written, &mut remarks)
         .into_iter()
         .chain(flattened(&old))
         .partition(|object| object.kind == "Service");
-    let mut pools = pools(&objects, &mut remarks);
+    let objects = controller.own(objects, &mut remarks);
+    let mut pools = pools(&objects, &controller, &mut remarks);
     compare_priorities(&mut pools);
     let announcements = announcements(&objects, &pools, &mut remarks);
     let address_pools: Vec<ForeignAddressPool> = pools.into_iter().map(|pool| pool.pool).collect();
@@ -85,18 +89,31 @@ fn known<'v>(objects: Vec<Object<'v>>, remarks: &mut Vec<Remark>) -> Vec<Object<
     known
 }
 
-/// The pools, sorted by name. Of two that overlap, only the first is kept.
-fn pools(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<MetalPool> {
-    let mut pools: BTreeMap<_, MetalPool> = BTreeMap::new();
+/// The pools, sorted by name. Of two that overlap or have one name, only the first is kept.
+fn pools(
+    objects: &[Object<'_>],
+    controller: &Controller<'_>,
+    remarks: &mut Vec<Remark>,
+) -> Vec<MetalPool> {
+    let mut pools: BTreeMap<_, (&Value, MetalPool)> = BTreeMap::new();
     for object in objects.iter().filter(|one| one.kind == "IPAddressPool") {
-        match read(object) {
-            Ok(pool) => {
-                pools.entry(pool.pool.name.clone()).or_insert(pool);
+        let pool = match read(object, controller) {
+            Ok(pool) => pool,
+            Err(remark) => {
+                remarks.push(*remark);
+                continue;
             }
-            Err(remark) => remarks.push(*remark),
+        };
+        match pools.entry(pool.pool.name.clone()) {
+            Entry::Vacant(entry) => {
+                entry.insert((object.value, pool));
+            }
+            // One object of two files.
+            Entry::Occupied(first) if first.get().0["spec"] == object.value["spec"] => {}
+            Entry::Occupied(_) => remarks.push(name_twice(object)),
         }
     }
-    let pools: Vec<MetalPool> = pools.into_values().collect();
+    let pools: Vec<MetalPool> = pools.into_values().map(|(_, pool)| pool).collect();
     let index = RangeIndex::new(pools.iter().enumerate().flat_map(|(place, pool)| {
         let ranges = pool.pool.manifest.spec.ranges();
         ranges.map(move |range| (range, place))
@@ -120,6 +137,17 @@ fn pools(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<MetalPool> {
     let kept = pools.into_iter().zip(is_kept);
     kept.filter_map(|(pool, is_kept)| is_kept.then_some(pool))
         .collect()
+}
+
+fn name_twice(object: &Object<'_>) -> Remark {
+    let addresses = listed(texts(object.spec("addresses")));
+    Remark::left_out(
+        RemarkName::NameTwice,
+        object.about(),
+        format!(
+            "another pool has this name, so MetalLB refuses the configuration and goes on with an earlier one: {addresses} is not imported. Add the addresses to a pool of another name if they are in use"
+        ),
+    )
 }
 
 /// Adds a remark to each pool that MetalLB prefers to another one with common Services: Cilium has
@@ -175,8 +203,14 @@ pub fn config_text(object: &Value) -> Option<&str> {
 /// The objects that mean the same as a parsed configuration.
 pub fn legacy_config(config: &Value) -> Vec<Value> {
     let mut objects = Vec::new();
+    let mut names = BTreeSet::new();
     for pool in list(&config["address-pools"]) {
-        objects.extend(pool_objects(pool));
+        let made = pool_objects(pool);
+        // The import leaves out the second pool of a name, and then its advertisements, too.
+        match names.insert(pool["name"].to_string()) {
+            true => objects.extend(made),
+            false => objects.extend(made.into_iter().take(1)),
+        }
     }
     for (place, peer) in list(&config["peers"]).enumerate() {
         let spec = renamed(
@@ -275,7 +309,11 @@ pub(super) fn address_pool(written: &Value) -> Vec<Value> {
         .collect();
     pool["bgp-advertisements"] = Value::Array(advertisements);
     pool["name"] = written["metadata"]["name"].clone();
-    pool_objects(&pool)
+    let mut objects = pool_objects(&pool);
+    for object in &mut objects {
+        object["metadata"]["namespace"] = written["metadata"]["namespace"].clone();
+    }
+    objects
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {

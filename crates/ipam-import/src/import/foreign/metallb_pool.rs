@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::metallb_controller::{Controller, EmptyAllocation};
 use super::object::{Object, Remark, RemarkName, any_of, selectors, texts};
 use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, by_own_label};
 use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, AddressPoolSpec, WrittenSelector};
 use ipam_core::model::{AddressPoolName, Labels, Operator, Requirement, Selector};
-use ipam_core::net::{Block, Family, Range};
+use ipam_core::net::{Address, Block, Family, Range};
 
 /// The most ranges of one pool without its addresses `.0` and `.255`, those of a `/12`.
 const MOST_RANGES: usize = 4096;
@@ -29,7 +30,10 @@ pub(super) struct MetalPool {
 
 /// # Errors
 /// Fails if no address or not the name can be imported, with the reason.
-pub(super) fn read(object: &Object<'_>) -> Result<MetalPool, Box<Remark>> {
+pub(super) fn read(
+    object: &Object<'_>,
+    controller: &Controller<'_>,
+) -> Result<MetalPool, Box<Remark>> {
     let name: AddressPoolName = object
         .name()
         .parse()
@@ -39,7 +43,7 @@ pub(super) fn read(object: &Object<'_>) -> Result<MetalPool, Box<Remark>> {
     if blocks.is_empty() {
         return Err(Box::new(object.unreadable("it has no valid address")));
     }
-    let automatic = services(object, &mut remarks);
+    let automatic = services(object, controller, &mut remarks);
     let mut spec = AddressPoolSpec {
         // MetalLB gives the first and the last address of a CIDR, too.
         allow_first_last: blocks
@@ -135,7 +139,13 @@ fn addresses(text: &str) -> Result<(Range, Option<Block>), String> {
         let range: Range = text.parse().map_err(|error| format!("{error}"))?;
         return Ok((range, None));
     }
-    let block = Block::lenient(text).map_err(|error| error.to_string())?;
+    // MetalLB refuses an address without a prefix length. The pool means that address.
+    let with_length = match text.parse::<Address>().map(IpAddr::from) {
+        Ok(IpAddr::V4(_)) => format!("{text}/32"),
+        Ok(IpAddr::V6(_)) => format!("{text}/128"),
+        Err(_) => text.to_owned(),
+    };
+    let block = Block::lenient(&with_length).map_err(|error| error.to_string())?;
     Ok((block.range(), Some(block)))
 }
 
@@ -167,7 +177,11 @@ fn start_stop(start: IpAddr, stop: IpAddr) -> AddressBlock {
 }
 
 /// The Services that get addresses of the pool by themselves; `None` if none shall.
-fn services(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<Selector> {
+fn services(
+    object: &Object<'_>,
+    controller: &Controller<'_>,
+    remarks: &mut Vec<Remark>,
+) -> Option<Selector> {
     let about = object.about();
     let how = format!(
         "only Services with the label {ADDRESS_POOL_LABEL}={} get addresses of it",
@@ -192,6 +206,28 @@ fn services(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<Selector> 
             format!("`namespaceSelectors`: Cilium knows the name of a Service's namespace, not its labels: {how}"),
         ));
         return None;
+    }
+    if is_empty(allocation) {
+        let text = match controller.empty_allocation() {
+            EmptyAllocation::All => return Some(Selector::default()),
+            EmptyAllocation::Nothing => {
+                remarks.push(Remark::inferred(
+                    RemarkName::ServiceAllocation,
+                    &about,
+                    format!("`serviceAllocation` without selectors serves no Service before MetalLB 0.15.0: {how}"),
+                ));
+                return None;
+            }
+            EmptyAllocation::Unknown => {
+                "`serviceAllocation` without selectors serves all Services since MetalLB 0.15.0, and none before: the pool serves all"
+            }
+        };
+        remarks.push(Remark::inferred(
+            RemarkName::ServiceAllocation,
+            &about,
+            text.to_owned(),
+        ));
+        return Some(Selector::default());
     }
     match allocated(allocation) {
         Ok(Some(selector)) => {
@@ -221,6 +257,16 @@ fn services(object: &Object<'_>, remarks: &mut Vec<Remark>) -> Option<Selector> 
             None
         }
     }
+}
+
+/// Whether there is a `serviceAllocation`, without namespaces and selectors.
+fn is_empty(allocation: &serde_json::Value) -> bool {
+    let has_items = |key: &str| {
+        let items = allocation[key].as_array();
+        items.is_some_and(|items| !items.is_empty())
+    };
+    let keys = ["namespaces", "namespaceSelectors", "serviceSelectors"];
+    allocation.is_object() && !keys.into_iter().any(has_items)
 }
 
 /// The Services of a `serviceAllocation` without `namespaceSelectors`; `None` if there are none.

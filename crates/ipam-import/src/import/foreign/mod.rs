@@ -10,6 +10,7 @@ mod calico_pool;
 mod calico_selector;
 mod metallb;
 mod metallb_announcing;
+mod metallb_controller;
 mod metallb_pool;
 mod node_ipam;
 mod object;

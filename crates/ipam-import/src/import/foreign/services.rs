@@ -10,9 +10,9 @@ use ipam_core::net::{Address, RangeIndex};
 
 /// Keys of annotations of Services. Of several, the first that a Service has counts.
 pub(super) struct Annotations {
-    /// Requested addresses, with commas between them.
+    /// Requested addresses, as a JSON list or with commas between them.
     pub(super) addresses: &'static [&'static str],
-    /// Requested pools.
+    /// Requested pools, in the same forms.
     pub(super) pools: &'static [&'static str],
     /// Sharing keys.
     pub(super) sharing: &'static [&'static str],
@@ -62,9 +62,16 @@ pub(super) fn of_services(
             let mut pools = index.overlapping(&(*address).into());
             pools.next().map(|(_, place)| &selecting[*place])
         };
+        let requests = wanted.requested_pools(pools, annotations);
         match wanted.pin(&pool_of, annotations) {
-            Ok(pin) => pins.push(pin),
-            Err(remark) => remarks.extend(remark.map(|remark| *remark)),
+            Ok(mut pin) => {
+                pin.remarks.extend(requests);
+                pins.push(pin);
+            }
+            Err(remark) => {
+                remarks.extend(remark.map(|remark| *remark));
+                remarks.extend(requests);
+            }
         }
     }
     pins.sort_by(|one, two| one.service.cmp(&two.service));
@@ -97,10 +104,8 @@ impl<'v> Wanted<'v> {
             .filter_map(|ingress| ingress["ip"].as_str()?.parse().ok());
         let requested = first(object, annotations.addresses)
             .unwrap_or_else(|| object.spec_text("loadBalancerIP"));
-        let requested = requested
-            .split(',')
-            .map(str::trim)
-            .filter(|text| !text.is_empty())
+        let requested = words(requested)
+            .iter()
             .map(|text| text.parse::<Address>().map_err(|error| error.to_string()))
             .collect::<Result<_, String>>()
             .map_err(|error| Box::new(object.unreadable(&format!("its request: {error}"))))?;
@@ -148,15 +153,9 @@ impl<'v> Wanted<'v> {
         let mut pools: Vec<&Selecting<'_>> = addresses.iter().filter_map(pool_of).collect();
         pools.dedup_by(|two, one| one.pool.name == two.pool.name);
         remarks.extend(pools.into_iter().filter_map(|pool| self.selected(pool)));
-        if let Some(pool) = first(self.object, annotations.pools) {
-            remarks.push(self.to_do(
-                RemarkName::PoolRequested,
-                format!(
-                    "it requests the pool `{pool}` by an annotation, which Cilium does not read: the pin keeps its address"
-                ),
-            ));
-        }
-        if let Some(key) = first(self.object, annotations.sharing) {
+        let shared = first(self.object, annotations.sharing);
+        let cilium = first(self.object, &SHARING_KEY);
+        if let Some(key) = shared.filter(|key| cilium != Some(key)) {
             let (namespace, name) = (self.name.namespace(), self.name.name());
             let key = shell(key);
             remarks.push(self.to_do(
@@ -180,6 +179,42 @@ impl<'v> Wanted<'v> {
             addresses,
             remarks,
         })
+    }
+
+    /// A remark for each pool that the Service requests by an annotation, which Cilium does not read.
+    fn requested_pools(
+        &self,
+        pools: &[ForeignAddressPool],
+        annotations: &Annotations,
+    ) -> Vec<Remark> {
+        let keys = annotations.pools.iter();
+        let requested = keys.filter_map(|key| self.object.annotation(key));
+        let requested: BTreeSet<String> = requested.flat_map(words).collect();
+        let remark = |name: String| {
+            match pools.iter().find(|pool| is_called(pool, &name)) {
+            None => self.left_out(
+                RemarkName::PoolRequested,
+                format!(
+                    "it requests the pool `{name}`, which is not imported: Cilium would give a new address of any pool that selects the Service"
+                ),
+            ),
+            Some(pool) if self.held.is_empty() && self.requested.is_empty() => self.to_do(
+                RemarkName::PoolRequested,
+                format!(
+                    "it requests the pool `{}` by an annotation, which Cilium does not read, and holds no address yet: pin it to an address of the pool",
+                    pool.name
+                ),
+            ),
+            Some(_) => Remark::inferred(
+                RemarkName::PoolRequested,
+                self.about(),
+                format!(
+                    "it requests the pool `{name}` by an annotation, which Cilium does not read: the pin keeps its address"
+                ),
+            ),
+        }
+        };
+        requested.into_iter().map(remark).collect()
     }
 
     fn is_outside(&self, addresses: Vec<Address>) -> Remark {
@@ -255,6 +290,28 @@ impl<'v> Wanted<'v> {
 
 fn first<'v>(object: &Object<'v>, keys: &[&str]) -> Option<&'v str> {
     keys.iter().find_map(|key| object.annotation(key))
+}
+
+/// Annotations of Cilium with the sharing key, first the one that wins.
+const SHARING_KEY: [&str; 2] = [
+    "lbipam.cilium.io/sharing-key",
+    "io.cilium/lb-ipam-sharing-key",
+];
+
+/// The items of a JSON list of texts, or of a text with commas.
+fn words(text: &str) -> Vec<String> {
+    if let Ok(list) = serde_json::from_str(text) {
+        return list;
+    }
+    let words = text.split(',').map(str::trim);
+    let words = words.filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+/// Whether the text names the pool, or is its CIDR.
+fn is_called(pool: &ForeignAddressPool, text: &str) -> bool {
+    let mut blocks = pool.manifest.spec.blocks.iter();
+    pool.name.as_str() == text || blocks.any(|block| block.cidr.as_deref() == Some(text))
 }
 
 /// A text as one word of a shell.

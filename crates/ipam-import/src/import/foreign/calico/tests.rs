@@ -410,6 +410,44 @@ fn pools_for_services_and_for_tunnels() {
 }
 
 #[test]
+fn requests_of_services_are_json_lists() {
+    let mut refused = pool(
+        "lb",
+        "10.5.0.0/16",
+        json!({"allowedUses": ["LoadBalancer"]}),
+    );
+    refused["status"] = json!({"conditions": [
+        {"type": "Allocatable", "status": "False", "reason": "CIDROverlap"}]});
+    let manual = json!({"allowedUses": ["LoadBalancer"], "assignmentMode": "Manual"});
+    let service = |name: &str, annotations: Value, ip: &str| {
+        json!({"apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": "web", "annotations": annotations},
+            "spec": {"type": "LoadBalancer"},
+            "status": {"loadBalancer": {"ingress": [{"ip": ip}]}}})
+    };
+    let found = calico(&[
+        refused,
+        pool("manual", "10.6.0.0/24", manual),
+        service(
+            "asked",
+            json!({"projectcalico.org/loadBalancerIPs": "[\"10.5.0.9\"]"}),
+            "10.5.0.9",
+        ),
+        service(
+            "bypool",
+            json!({"projectcalico.org/ipv4pools": "[\"10.6.0.0/24\"]"}),
+            "10.6.0.1",
+        ),
+    ]);
+    assert!(found.address_pools[0].manifest.spec.disabled);
+    let text = |place: usize| format!("{:?}", found.address_pools[place].remarks);
+    assert!(text(0).contains("`Allocatable` is `False` (CIDROverlap)"));
+    assert!(text(1).contains("Services with the label cilium-ipam.io/address-pool=manual"));
+    assert_eq!(found.service_pins.len(), 2);
+    assert!(found.remarks.is_empty(), "{:?}", found.remarks);
+}
+
+#[test]
 fn pools_that_cannot_be_imported() {
     let found = calico(&[
         pool("a", "10.1.0.0/16", json!({})),

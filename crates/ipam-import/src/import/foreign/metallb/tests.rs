@@ -96,7 +96,8 @@ fn service_allocation_becomes_a_selector_only_if_it_is_exact() {
         pool(json!({"serviceSelectors": [bar, {"matchLabels": {"app": "baz"}}]})),
         exact("app in (bar,baz)")
     );
-    assert_eq!(pool(json!({"priority": 0})), (None, BTreeSet::new()));
+    let of_all = (None, [RemarkName::ServiceAllocation].into());
+    assert_eq!(pool(json!({"priority": 0})), of_all);
     for inexact in [
         // As the documentation prints it.
         json!({"priority": 50, "namespaces": ["namespace-a"],
@@ -106,6 +107,79 @@ fn service_allocation_becomes_a_selector_only_if_it_is_exact() {
     ] {
         assert_eq!(pool(inexact), exact("cilium-ipam.io/address-pool=p"));
     }
+}
+
+#[test]
+fn an_allocation_without_selectors_depends_on_the_release() {
+    let selector = |image: &str| {
+        let controller = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "controller", "namespace": "lb"},
+            "spec": {"template": {"spec": {"containers": [{"image": image}]}}}});
+        let mut pool = object(
+            "IPAddressPool",
+            "p",
+            json!({"addresses": ["192.168.20.0/30"], "serviceAllocation": {}}),
+        );
+        pool["metadata"]["namespace"] = json!("lb");
+        let elsewhere = object(
+            "IPAddressPool",
+            "q",
+            json!({"addresses": ["192.168.30.0/30"]}),
+        );
+        let found = metallb(&[controller, pool, elsewhere]);
+        assert_eq!(found.address_pools.len(), 1);
+        assert!(names(&found.remarks).contains(&RemarkName::OtherNamespace));
+        found.address_pools[0]
+            .manifest
+            .spec
+            .service_selector
+            .is_some()
+    };
+    assert!(selector("quay.io/metallb/controller:v0.14.9"));
+    assert!(!selector("quay.io/metallb/controller:v0.15.2@sha256:00"));
+}
+
+#[test]
+fn pools_of_one_name_and_requests_for_others_are_named() {
+    let config = json!({"address-pools": [
+        {"name": "p", "protocol": "bgp", "addresses": ["192.0.2.80/32"]},
+        {"name": "p", "protocol": "bgp", "addresses": ["192.0.2.90"]},
+        {"name": "q", "protocol": "bgp", "addresses": ["192.0.2.91"]},
+    ]});
+    let mut objects = legacy_config(&config);
+    let asks = |pool: &str| json!({"metallb.universe.tf/address-pool": pool});
+    objects.push(service("gone", "192.0.2.90", asks("r")));
+    objects.push(service("kept", "192.0.2.91", asks("q")));
+    let found = metallb(&objects);
+    let pools: Vec<&str> = found
+        .address_pools
+        .iter()
+        .map(|pool| pool.name.as_str())
+        .collect();
+    assert_eq!(pools, ["p", "q"]);
+    assert_eq!(
+        spec(&found, 1)["blocks"],
+        json!([{"cidr": "192.0.2.91/32"}])
+    );
+    use RemarkName::*;
+    assert_eq!(
+        names(&found.remarks),
+        [NameTwice, AddressOutsidePools, PoolRequested].into()
+    );
+    assert_eq!(found.announcements.len(), 1);
+}
+
+#[test]
+fn a_shared_address_with_the_key_of_cilium_needs_nothing() {
+    let keys = json!({"metallb.io/allow-shared-ip": "k", "lbipam.cilium.io/sharing-key": "k"});
+    let found = metallb(&[
+        object("IPAddressPool", "p", json!({"addresses": ["192.0.2.0/24"]})),
+        service("shared", "192.0.2.9", keys),
+    ]);
+    assert_eq!(
+        names(found.all_remarks()),
+        [RemarkName::ServicePinned].into()
+    );
 }
 
 #[test]
