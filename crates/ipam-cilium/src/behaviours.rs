@@ -18,6 +18,9 @@ pub struct Releases {
     before: Release,
 }
 
+/// Without the setting `ipam`, the mode is `hostscope`. (`pkg/option/config.go`)
+pub const HOST_SCOPE_DEFAULT: Releases = Releases::before((9, 0));
+
 const END: Release = (u16::MAX, u16::MAX);
 
 impl Releases {

@@ -39,6 +39,15 @@ impl Manager {
         }
     }
 
+    /// The end of its API groups.
+    fn group(self) -> &'static str {
+        match self {
+            Manager::Calico => "projectcalico.org",
+            Manager::MetalLb => "metallb.io",
+            Manager::NodeIpamController => "networking.x-k8s.io",
+        }
+    }
+
     /// The command that exports its objects.
     fn export(self) -> &'static str {
         match self {
@@ -89,6 +98,9 @@ async fn read(
         Manager::MetalLb => metallb(&listed.objects),
         Manager::NodeIpamController => node_ipam_controller(&listed.objects),
     };
+    if arguments.objects.is_empty() {
+        found.omit_unread_of_others(manager.group());
+    }
     for (resource, why) in &listed.unread {
         found.unread(resource, why);
     }
@@ -115,7 +127,8 @@ fn files(
         };
         let plan = Job::files(&loaded).plan(observed);
         if manager == Manager::NodeIpamController
-            && found.pin_misplaced(&plan.misplaced, observed) == Amended::Yes
+            && (found.pin_misplaced(&plan.misplaced, observed) == Amended::Yes
+                || found.name_misplaced(&plan.misplaced) == Amended::Yes)
         {
             continue;
         }

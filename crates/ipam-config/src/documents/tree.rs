@@ -149,13 +149,9 @@ impl Document {
 
     /// The keys of the document, or of the items if it is a list.
     pub(super) fn outer_keys(&self) -> Vec<&str> {
-        let keys = |node: &'_ Node| match node.kind() {
-            Kind::Mapping(entries) => entries.keys().map(String::as_str).collect(),
-            _ => Vec::new(),
-        };
         match self.root.kind() {
-            Kind::List(items) => items.iter().flat_map(keys).collect(),
-            _ => keys(&self.root),
+            Kind::List(items) => items.iter().flat_map(Node::keys).collect(),
+            _ => self.root.keys(),
         }
     }
 
@@ -227,6 +223,13 @@ impl Document {
 impl Node {
     fn kind(&self) -> &Kind {
         &self.0.value.0
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        match self.kind() {
+            Kind::Mapping(entries) => entries.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn to_json(&self) -> Value {

@@ -37,6 +37,11 @@ crate::text_enum! {
     }
 }
 
+impl IpamMode {
+    /// The spelling of the cluster pool in which a node has several blocks (1.11 to 1.14).
+    pub const V2BETA: &str = "cluster-pool-v2beta";
+}
+
 /// A Cilium release. The patch level is absent if the evidence does not tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CiliumVersion {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, ControllerProgram,
     Evidence, ModeSeen, Observed, ObservedKind,
@@ -99,6 +100,9 @@ fn mode(observed: &Observed) -> Conclusion {
     let source = match observed.common_setting("ipam") {
         _ if observed.cilium.mode_override.is_some() => "--ipam".to_owned(),
         Some(setting) => setting.source.to_string(),
+        None if is_host_scope(observed) => {
+            "cilium-config has no `ipam`: the default before 1.9".to_owned()
+        }
         None => "cilium-config has no `ipam`: the default since 1.9".to_owned(),
     };
     let is_set =
@@ -118,8 +122,25 @@ fn mode(observed: &Observed) -> Conclusion {
         ModeSeen::Unknown(mode) => {
             conclusion(about, mode.escape_debug().to_string(), source, confidence)
         }
-        ModeSeen::Known(mode) => conclusion(about, mode.as_str(), source, confidence),
+        ModeSeen::Known(_) if !is_set && is_host_scope(observed) => {
+            conclusion(about, HOST_SCOPE, source, confidence)
+        }
+        ModeSeen::Known(mode) => {
+            // As it is spelt: `cluster-pool-v2beta` is not `cluster-pool`.
+            let setting = observed.common_setting(about);
+            let spelt = setting.filter(|_| observed.cilium.mode_override.is_none());
+            let name = spelt.map_or(mode.as_str(), |setting| setting.value);
+            conclusion(about, name.escape_debug().to_string(), source, confidence)
+        }
     }
+}
+
+/// The default mode before `cluster-pool`: the agent makes up its own block.
+const HOST_SCOPE: &str = "hostscope";
+
+fn is_host_scope(observed: &Observed) -> bool {
+    let version = observed.cilium.version;
+    version.is_some_and(|(version, _)| behaviours::HOST_SCOPE_DEFAULT.include(version))
 }
 
 fn annotations(observed: &Observed) -> Conclusion {

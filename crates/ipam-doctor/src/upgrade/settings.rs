@@ -13,9 +13,6 @@ use ipam_cilium::observed::{
 use ipam_core::model::{IpamMode, ObjectRef, WritePath, WritePathChoice};
 use ipam_plan::check::shared_slots;
 
-/// The mode that 1.12 to 1.14 had.
-const V2BETA: &str = "cluster-pool-v2beta";
-
 pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     if hop.crosses(15) {
         tunnel(hop, changes);
@@ -64,11 +61,11 @@ fn tunnel(hop: &HopView<'_>, changes: &mut Changes) {
 }
 
 fn mode(hop: &HopView<'_>, changes: &mut Changes) {
-    if setting(hop, setting_key::IPAM) != Some(V2BETA) {
+    if setting(hop, setting_key::IPAM) != Some(IpamMode::V2BETA) {
         return;
     }
     let cause = Cause {
-        why: format!("the IPAM mode `{V2BETA}` ends with 1.14"),
+        why: format!("the IPAM mode `{}` ends with 1.14", IpamMode::V2BETA),
         source: "pkg/ipam/option/option.go @ Cilium 1.15.19",
         before: "move the nodes to `cluster-pool` or `multi-pool`: Cilium has no migration, so re-create the nodes".to_owned(),
     };

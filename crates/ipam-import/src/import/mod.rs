@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::proposal::{Remark, held};
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest, ServedAddress};
-use ipam_cilium::observed::{Allocator, ModeSeen, Observed};
+use ipam_cilium::observed::{Allocator, ModeSeen, Observed, setting_key};
 use ipam_core::model::{
     IpamMode, NodeName, PerFamily, PoolName, Selector, ServiceName, WritePath, WritePathChoice,
 };
@@ -197,6 +197,10 @@ pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, O
             fix: fix(allocator),
         };
         inferred.remarks.insert(0, remark);
+    }
+    let setting = observed.common_setting(setting_key::IPAM);
+    if setting.is_some_and(|setting| setting.value == IpamMode::V2BETA) {
+        inferred.remarks.insert(0, Remark::SeveralBlocks);
     }
     pod_pools::infer_services(observed, request, &mut inferred);
     let is_declared = |pool: &InferredAddressPool| pool.use_of == ManifestUse::Declared;

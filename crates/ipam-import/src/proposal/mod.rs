@@ -13,7 +13,7 @@ use std::fmt;
 use self::division::{Division, Share};
 use self::groups::{Group, HeldBlock, Purpose};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{NodeName, PerFamily, PoolName, count};
+use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName, count};
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_core::text::joined;
 use ipam_desired::PoolState;
@@ -108,6 +108,8 @@ pub enum Remark {
     PodPoolLeftOut(String, Option<String>),
     /// Another program assigns pod CIDRs: what it does, and how to stop it.
     AssignsItself { does: String, fix: String },
+    /// In this mode of old releases, a node has several blocks.
+    SeveralBlocks,
     /// The source of the observation never has objects of these kinds.
     NotCollected(BTreeSet<&'static str>),
 }
@@ -149,6 +151,11 @@ impl fmt::Display for Remark {
             Remark::AssignsItself { does, fix } => {
                 write!(f, "{does} and assigns pod CIDRs to new nodes itself; {fix}")
             }
+            Remark::SeveralBlocks => write!(
+                f,
+                "ipam `{0}` gives a node several blocks, and files give one of each family: only the first of each node is checked. `{0}` ends with Cilium 1.14: move to `multi-pool` or `cluster-pool`",
+                IpamMode::V2BETA
+            ),
             Remark::PodPoolLeftOut(name, why) => write!(
                 f,
                 "CiliumPodIPPool `{}` {}is in no file: nodes that hold its blocks are misplaced until an IPPool has its name and CIDRs",

@@ -30,6 +30,9 @@ const UNUSABLE: [&str; 8] = [
     "ff00::/8",
 ];
 
+/// Reserved for future use. Linux forwards it, and other hosts and routers often do not.
+const RESERVED: &str = "240.0.0.0/4";
+
 fn known(blocks: &[&str]) -> Vec<Range> {
     blocks
         .iter()
@@ -43,9 +46,10 @@ pub(super) fn unusable() -> Vec<Range> {
     known(&UNUSABLE)
 }
 
-/// Whether a block lies in private address space.
+/// Whether a block lies in address space without owners on the Internet.
 pub fn is_private(block: Block) -> bool {
-    covers(&merge(known(&PRIVATE)), &block.range())
+    let private = known(&PRIVATE).into_iter().chain(known(&[RESERVED]));
+    covers(&merge(private), &block.range())
 }
 
 fn ranges(desired: &Desired) -> Vec<(&Pool, &PoolRange)> {
@@ -144,6 +148,9 @@ pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
         let hit = unusable
             .iter()
             .find(|unusable| unusable.overlaps(&range.block.range()))?;
+        if hit.to_string() == RESERVED {
+            return Some(reserved(pool, range));
+        }
         let message = format!(
             "pool `{}` has {}, part of {hit}, which no Pod can have",
             pool.name, range.block
@@ -159,10 +166,22 @@ pub(super) fn unusable_address_space(desired: &Desired) -> Vec<Finding> {
     ranges(desired).into_iter().filter_map(finding).collect()
 }
 
+fn reserved(pool: &Pool, range: &PoolRange) -> Finding {
+    let message = format!(
+        "pool `{}` has {}, part of {RESERVED}: Linux forwards these reserved addresses, and many other hosts and routers drop them",
+        pool.name, range.block
+    );
+    Finding::new(Severity::Warning, Rule("reserved-address-space"), message)
+        .about(ObjectRef::pool(&pool.name))
+        .at(&range.origin, "reserved address space")
+        .help("use private address space, unless all hosts and routers of these Pods forward the range")
+}
+
 pub(super) fn foreign_address_space(desired: &Desired) -> Vec<Finding> {
     let ours = merge(
         known(&PRIVATE)
             .into_iter()
+            .chain(known(&[RESERVED]))
             .chain(desired.policy.own_address_space.iter().copied()),
     );
     let finding = |(pool, range): (&Pool, &PoolRange)| {

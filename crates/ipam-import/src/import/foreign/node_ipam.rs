@@ -193,12 +193,17 @@ fn without_overlaps(pools: Vec<ClusterCidr>, remarks: &mut Vec<Remark>) -> Vec<C
         let mut others = ranges.flat_map(|range| index.overlapping(&range));
         if let Some((range, other)) = others.find(|(_, other)| *other < place && is_kept[*other]) {
             is_kept[place] = false;
+            let other = &pools[*other].pool;
+            let fate = match has_all_blocks(other, &one.pool) {
+                true => "That pool has all its blocks, so nodes keep them",
+                false => "Blocks that nodes hold of it are misplaced until a pool has them",
+            };
             remarks.push(Remark::left_out(
                 RemarkName::PoolsOverlap,
                 format!("ClusterCIDR {}", one.pool.name),
                 format!(
-                    "it overlaps {range} of `{}`: it is not imported. Blocks that nodes hold of it are misplaced until a pool has them",
-                    pools[*other].pool.name
+                    "it overlaps {range} of `{}`: it is not imported. {fate}",
+                    other.name
                 ),
             ));
         }
@@ -206,6 +211,14 @@ fn without_overlaps(pools: Vec<ClusterCidr>, remarks: &mut Vec<Remark>) -> Vec<C
     let kept = pools.into_iter().zip(is_kept);
     kept.filter_map(|(pool, is_kept)| is_kept.then_some(pool))
         .collect()
+}
+
+/// Whether each block of a pool is also one of another pool.
+fn has_all_blocks(pool: &ForeignPool, of: &ForeignPool) -> bool {
+    of.cidrs.iter().all(|cidr| {
+        pool.cidrs.iter().any(|around| around.contains(*cidr))
+            && pool.block_size.get(cidr.family()) == of.block_size.get(cidr.family())
+    })
 }
 
 /// Keeps the controller's order of pools with common nodes: most requirements, fewest blocks,

@@ -11,7 +11,7 @@ use super::{ForeignPin, ForeignPools, listed};
 use crate::proposal::held_by;
 use ipam_cilium::lbipam::WrittenSelector;
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{NodeName, Operator, Requirement, Selector};
+use ipam_core::model::{NodeName, Operator, Requirement, Selector, count};
 use ipam_plan::plan::Misplaced;
 
 /// An object, with the kind that a List gives to it.
@@ -282,6 +282,41 @@ impl ForeignPools {
                 ),
             )],
         })
+    }
+
+    /// Names the nodes whose block no imported pool gives, by the reason. They keep their blocks, and
+    /// no pin helps.
+    pub fn name_misplaced(&mut self, misplaced: &[Misplaced]) -> Amended {
+        let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for one in misplaced {
+            let reason = format!("{}; {}", one.reason, one.reason.help());
+            let nodes = reasons.entry(reason).or_default();
+            nodes.push(format!("{} {}", one.node, one.block));
+        }
+        let remarks = reasons.into_iter().map(|(reason, nodes)| {
+            let text = format!(
+                "{} without a pin, and the block stays: {}: {reason}",
+                count(nodes.len(), "node"),
+                listed(nodes)
+            );
+            Remark::left_out(RemarkName::BlockOutsidePools, "Nodes", text)
+        });
+        let new: Vec<Remark> = remarks
+            .filter(|remark| !self.remarks.contains(remark))
+            .collect();
+        let amended = match new.is_empty() {
+            true => Amended::No,
+            false => Amended::Yes,
+        };
+        self.remarks.extend(new);
+        amended
+    }
+
+    /// Omits the remarks on unread kinds that other programs own: a cluster file has all kinds.
+    pub fn omit_unread_of_others(&mut self, group: &str) {
+        self.remarks.retain(|remark| {
+            remark.name != RemarkName::ObjectIgnored || remark.about.ends_with(group)
+        });
     }
 
     /// Records a kind of the other manager that was not read.
