@@ -29,7 +29,7 @@ use super::document::{ChangeDocument, EditDocument};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPoolApi, AddressPoolManifest, Certainty, LbRules, LbService, Translation,
 };
-use ipam_cilium::observed::{Observed, ObservedKind, SeenAddressPool};
+use ipam_cilium::observed::{Observed, ObservedKind, OperatorRun, SeenAddressPool};
 use ipam_core::model::{
     AddressPoolName, Finding, Hazard, ObjectRef, ObjectVersion, Origin, Rule, ServiceName, Severity,
 };
@@ -77,6 +77,13 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
         simulation.record_step(change);
     }
     plan.effects = simulation.finish();
+    let loses = |effect: &ServiceEffect| !effect.loses.is_empty();
+    let is_stopped = observed.operator_run() == OperatorRun::Stopped
+        && hidden(observed, ObservedKind::Service).is_none();
+    if is_stopped && !plan.effects.services.iter().any(loses) {
+        // What the steps take away of a running operator, a stopped one never sees.
+        plan.changes.iter_mut().for_each(clear_hazard);
+    }
     plan.findings
         .extend(plan.effects.conflicts.iter().map(|(name, conflict)| {
             let origin = desired
@@ -87,6 +94,16 @@ pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
             conflict_finding(name, conflict, origin)
         }));
     plan
+}
+
+fn clear_hazard(change: &mut Change) {
+    match change {
+        Change::AddressPool(change) if change.hazard == Hazard::Destructive => {
+            change.hazard = Hazard::None;
+        }
+        Change::Service(change) => change.hazard = Hazard::None,
+        Change::AddressPool(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => {}
+    }
 }
 
 fn conflict_finding(

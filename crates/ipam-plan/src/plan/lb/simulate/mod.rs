@@ -18,7 +18,7 @@ use ipam_cilium::lbipam::{
     OperatorState, PartRivalry, Pending, Rivalry, ServedAddress, ServiceOutcome, ServingOrder,
     conflicts, evaluate,
 };
-use ipam_cilium::observed::{Observed, ObservedKind};
+use ipam_cilium::observed::{Observed, ObservedKind, OperatorRun};
 use ipam_core::model::{Hazard, ServiceName};
 use ipam_core::net::{Range, RangeIndex};
 
@@ -54,6 +54,7 @@ pub(super) struct Simulation {
     /// Ranges of the pools that change, before and after.
     touched: Vec<Range>,
     visibility: Visibility,
+    run: OperatorRun,
 }
 
 /// Whether Services can be read.
@@ -141,6 +142,7 @@ impl Simulation {
             hostnames: Hostnames::Kept,
             touched: Vec::new(),
             visibility,
+            run: observed.operator_run(),
         }
     }
 
@@ -222,6 +224,15 @@ impl Simulation {
         };
         let parts: Vec<(usize, PartRivalry)> = evaluated.iter().map(part).collect();
         self.rivalries.add(parts, self.totals.sum.active);
+    }
+
+    /// The changes so far without an operator: no Service loses or gets an address.
+    fn untouched(&self) -> SimulatedState {
+        let mut state = self.before.clone();
+        for change in &self.steps {
+            state.apply(change);
+        }
+        state
     }
 
     /// The steps so far in another order.
@@ -340,10 +351,10 @@ impl Simulation {
     ) -> Vec<((ServiceName, IpAddr), LossTime, LossReason, Certainty)> {
         let mut losses = Vec::new();
         let mut reported: Losses = anyway.clone();
-        let mut times = vec![
-            (LossTime::Now, self.lost.clone()),
-            (LossTime::OperatorRestart, self.lost_at_start(rules)),
-        ];
+        let mut times = vec![(LossTime::OperatorRestart, self.lost_at_start(rules))];
+        if self.run == OperatorRun::Assumed {
+            times.insert(0, (LossTime::Now, self.lost.clone()));
+        }
         if rules.is_before_newest() {
             times.push((LossTime::Upgrade, self.lost_at_start(&rules.upgraded())));
         }
@@ -367,10 +378,13 @@ impl Simulation {
             lost_of(&evaluated.outcomes, all)
         };
         let before = at_start(&self.before, &|_| true);
-        // A Service that got an address in one of the steps no longer waits, whichever it got.
-        let mut lost = at_start(&self.usual.state, &|service| {
-            !service.ingress.is_empty() || self.usual.given_to(&service.name).is_empty()
-        });
+        let mut lost = match self.run {
+            // A Service that got an address in one of the steps no longer waits, whichever it got.
+            OperatorRun::Assumed => at_start(&self.usual.state, &|service| {
+                !service.ingress.is_empty() || self.usual.given_to(&service.name).is_empty()
+            }),
+            OperatorRun::Stopped => at_start(&self.untouched(), &|_| true),
+        };
         lost.retain(|address, _| !before.contains_key(address));
         lost
     }
