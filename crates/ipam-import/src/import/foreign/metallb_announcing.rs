@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::metallb_peers::peers;
 use super::metallb_pool::MetalPool;
 use super::object::{Object, Remark, RemarkName, any_of, selectors, texts};
 use super::{Announcement, listed};
@@ -14,7 +15,7 @@ use ipam_cilium::lbipam::WrittenSelector;
 use ipam_core::model::Selector;
 
 /// A label of the imported `CiliumBGPAdvertisement`s, for a `CiliumBGPPeerConfig` to select.
-const LABEL: (&str, &str) = ("cilium-ipam.io/imported-from", "metallb");
+pub(super) const LABEL: (&str, &str) = ("cilium-ipam.io/imported-from", "metallb");
 
 /// Advertisements that differ only in their pools.
 struct Advertised<'v> {
@@ -43,7 +44,7 @@ pub(super) fn announcements(
             }
         }
     }
-    remarks.extend(objects.iter().filter_map(peer));
+    announcements.extend(peers(objects, remarks));
     announcements
 }
 
@@ -279,23 +280,6 @@ fn aliases<'v>(objects: &[Object<'v>]) -> BTreeMap<&'v str, &'v str> {
         .flatten()
         .filter_map(|alias| Some((alias["name"].as_str()?, alias["value"].as_str()?)))
         .collect()
-}
-
-fn peer(object: &Object<'_>) -> Option<Remark> {
-    if object.kind != "BGPPeer" {
-        return None;
-    }
-    let number = |field: &str| object.spec(field).as_u64().unwrap_or_default();
-    Some(Remark::left_out(
-        RemarkName::BgpPeer,
-        object.about(),
-        format!(
-            "write a CiliumBGPClusterConfig with `localASN: {}`, `peerASN: {}` and `peerAddress: {}`, and a CiliumBGPPeerConfig with its port, timers and password",
-            number("myASN"),
-            number("peerASN"),
-            object.spec_text("peerAddress")
-        ),
-    ))
 }
 
 /// A name as a regular expression.

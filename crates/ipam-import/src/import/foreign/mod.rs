@@ -11,6 +11,7 @@ mod calico_selector;
 mod metallb;
 mod metallb_announcing;
 mod metallb_controller;
+mod metallb_peers;
 mod metallb_pool;
 mod node_ipam;
 mod object;

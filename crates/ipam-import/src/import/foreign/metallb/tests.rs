@@ -448,9 +448,59 @@ fn a_password_of_a_peer_stays_secret() {
     let peer = json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "172.30.0.3",
         "password": "hunter2"});
     let found = metallb(&[object("BGPPeer", "peer", peer)]);
-    let text = format!("{found:?}");
-    assert!(text.contains("`localASN: 64512`, `peerASN: 64513` and `peerAddress: 172.30.0.3`"));
-    assert!(!text.contains("hunter2"));
+    assert!(!format!("{found:?}").contains("hunter2"));
+    assert_eq!(
+        found.announcements[0].object["spec"]["authSecretRef"],
+        "peer"
+    );
+}
+
+#[test]
+fn peers_become_drafts_of_cilium() {
+    let found = metallb(&[
+        object(
+            "BGPPeer",
+            "tor",
+            json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "172.30.0.3",
+            "peerPort": 1179, "holdTime": "1m30s", "keepaliveTime": "30s", "ebgpMultiHop": true}),
+        ),
+        object(
+            "BGPPeer",
+            "six",
+            json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "fd00::3",
+            "bfdProfile": "fast"}),
+        ),
+        object(
+            "BGPPeer",
+            "unnumbered",
+            json!({"myASN": 64512, "peerASN": 64513, "interface": "eth0"}),
+        ),
+    ]);
+    let objects: Vec<&Value> = found.announcements.iter().map(|one| &one.object).collect();
+    let families = |afi: &str| {
+        json!([{"afi": afi, "safi": "unicast",
+        "advertisements": {"matchLabels": {"cilium-ipam.io/imported-from": "metallb"}}}])
+    };
+    assert_eq!(
+        objects[0]["spec"],
+        json!({"transport": {"peerPort": 1179}, "ebgpMultihop": 255, "families": families("ipv4"),
+            "timers": {"holdTimeSeconds": 90, "keepAliveTimeSeconds": 30}})
+    );
+    assert_eq!(objects[1]["spec"], json!({"families": families("ipv6")}));
+    assert_eq!(
+        *objects[2],
+        json!({"apiVersion": "cilium.io/v2", "kind": "CiliumBGPClusterConfig", "metadata": {"name": "metallb"},
+            "spec": {"bgpInstances": [{"name": "as-64512", "localASN": 64512, "peers": [
+                {"name": "tor", "peerASN": 64513, "peerAddress": "172.30.0.3", "peerConfigRef": {"name": "tor"}},
+                {"name": "six", "peerASN": 64513, "peerAddress": "fd00::3", "peerConfigRef": {"name": "six"}}]}]}})
+    );
+    assert_eq!(objects.len(), 3);
+    assert!(found.remarks[0].text.contains("`peerAddress` is ``"));
+    assert!(
+        found
+            .all_remarks()
+            .any(|remark| remark.text.contains("counterpart of bfdProfile"))
+    );
 }
 
 #[test]
