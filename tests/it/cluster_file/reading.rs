@@ -14,12 +14,51 @@ fn files_that_are_no_cluster() {
     let plan = |file: &str| folder.run(&["plan", "--cluster", file]).expect(8).stderr;
     assert!(plan("cluster.json").contains("appears twice"));
     assert!(plan("missing.json").contains("missing.json"));
-    folder.write("node.json", node("n", "a", ""));
-    assert!(plan("node.json").contains("not a List"));
     folder.write("text.yaml", "just text\n");
     assert!(plan("text.yaml").contains("not a List"));
     folder.write("half.json", "{\"kind\": \"List\", \"items\": [");
-    assert!(plan("half.json").contains("not a List"));
+    assert!(plan("half.json").contains("not a List: the text ends too early, at line 1"));
+}
+
+#[test]
+fn all_forms_that_kubectl_prints_are_one_cluster() {
+    let folder = folder(
+        "1.19.3",
+        KUBERNETES,
+        &[node("n", "a", ""), node("m", "a", "")],
+        &[pool("a", POOL)],
+    );
+    let list: serde_json::Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
+    let items = list["items"].as_array().unwrap();
+    let plan = |file: &str| {
+        let ran = folder
+            .run(&["plan", "-o", "json", "--cluster", file])
+            .expect(0);
+        ran.json()["changes"].clone()
+    };
+    let documents: Vec<String> = items.iter().map(serde_json::Value::to_string).collect();
+    folder.write(
+        "documents.yaml",
+        format!("---\n{}", documents.join("\n---\n")),
+    );
+    folder.write("documents.json", documents.join("\n"));
+    let (of_nodes, others): (Vec<_>, Vec<_>) = items
+        .iter()
+        .cloned()
+        .partition(|item| item["kind"] == "Node");
+    let bare = of_nodes.into_iter().map(|mut node| {
+        let fields = node.as_object_mut().unwrap();
+        fields.retain(|key, _| !["kind", "apiVersion"].contains(&key.as_str()));
+        node
+    });
+    let bare: Vec<_> = bare.collect();
+    let nodes = serde_json::json!({"apiVersion": "v1", "kind": "NodeList", "items": bare});
+    let nested = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+        nodes, {"apiVersion": "v1", "kind": "List", "items": others}]});
+    folder.write("nested.json", nested.to_string());
+    for file in ["documents.yaml", "documents.json", "nested.json"] {
+        assert_eq!(plan(file), plan("cluster.json"), "{file}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::panic::resume_unwind;
 
 use serde::Deserialize;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -45,8 +46,8 @@ pub(super) fn items_of(json: &str) -> Result<(Vec<&RawValue>, &str), String> {
     {
         return Ok((items, text));
     }
-    let list: List<'_> =
-        serde_json::from_str(json).map_err(|error| format!("it is not a List: {error}"))?;
+    let list: List<'_> = serde_json::from_str(json)
+        .map_err(|error| format!("it is not a List: {}", fault(&error)))?;
     if list.kind != "List" {
         return Err(format!(
             "it is a `{}`, not a `List` as `kubectl get nodes,ciliumnodes -o json` prints it",
@@ -54,8 +55,18 @@ pub(super) fn items_of(json: &str) -> Result<(Vec<&RawValue>, &str), String> {
         ));
     }
     let items = serde_json::from_str(list.items.get())
-        .map_err(|error| format!("`items` is not a list of objects: {error}"))?;
+        .map_err(|error| format!("`items` is not a list of objects: {}", fault(&error)))?;
     Ok((items, list.items.get()))
+}
+
+/// What is wrong with a JSON text.
+fn fault(error: &serde_json::Error) -> String {
+    let place = format!("line {}, column {}", error.line(), error.column());
+    match error.classify() {
+        Category::Eof => format!("the text ends too early, at {place}"),
+        Category::Syntax | Category::Io => format!("it is no JSON at {place}"),
+        Category::Data => format!("`items` is missing, or a field has another type, at {place}"),
+    }
 }
 
 /// From the bracket before the first item to the one after the last; `None` without items.
@@ -153,6 +164,17 @@ impl ItemHead {
     /// Fails if the item is not an object.
     pub(crate) fn of(item: &Value) -> Result<ItemHead, String> {
         ItemHead::deserialize(item).map_err(|error| error.to_string())
+    }
+
+    /// Whether its items are the objects.
+    pub(super) fn is_list(&self) -> bool {
+        let of = self.kind().strip_suffix("List");
+        let is_observed = |kind: &str| {
+            let plans = ObservedKind::OF_PLANS.iter();
+            let mut kinds = plans.chain(&ObservedKind::OF_EXAMINATIONS);
+            kinds.any(|one| one.api_version_and_kind().1 == kind)
+        };
+        of.is_some_and(|of| of.is_empty() || is_observed(of))
     }
 
     fn kind(&self) -> &str {

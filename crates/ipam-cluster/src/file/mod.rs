@@ -9,6 +9,7 @@ mod disk;
 mod item_splitter;
 mod items;
 mod observe_file;
+mod one_list;
 mod state;
 
 use std::collections::BTreeMap;
@@ -20,9 +21,10 @@ use std::sync::{Mutex, PoisonError};
 use disk::open_file;
 use items::{ItemLocation, items_of, with_heads};
 use jiff::Timestamp;
+use one_list::one_list;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use state::{Base, State, yaml_to_json};
+use state::{Base, State};
 
 use super::{
     Cluster, ClusterError, Durability, LeaseName, ListVisitor, LockSeen, Moment, Operation, Saved,
@@ -103,11 +105,20 @@ impl FileCluster {
         } else {
             Format::Yaml
         };
-        let json = match format {
-            Format::Json => text,
-            Format::Yaml => yaml_to_json(&text).map_err(fault)?,
+        let documents = match format {
+            Format::Json => match FileCluster::located(path, format, text) {
+                Ok(cluster) => return Ok(cluster),
+                // Not one flat List, or faulty.
+                Err((message, text)) => {
+                    let documents = serde_json::Deserializer::from_str(&text).into_iter();
+                    let documents: Result<Vec<Value>, _> = documents.collect();
+                    documents.map_err(|_| fault(message))?
+                }
+            },
+            Format::Yaml => yaml_documents(&text).map_err(fault)?,
         };
-        FileCluster::located(path, format, json).map_err(fault)
+        let json = one_list(documents).map_err(fault)?;
+        FileCluster::located(path, format, json).map_err(|(message, _)| fault(message))
     }
 
     /// The same cluster, in which Cilium runs in this namespace.
@@ -119,7 +130,9 @@ impl FileCluster {
         }
     }
 
-    fn located(path: &Path, format: Format, json: String) -> Result<FileCluster, String> {
+    /// # Errors
+    /// Fails with the fault and the text.
+    fn located(path: &Path, format: Format, json: String) -> Result<FileCluster, (String, String)> {
         let mut cluster = FileCluster {
             path: path.to_owned(),
             cilium_namespace: None,
@@ -130,8 +143,10 @@ impl FileCluster {
             items: 0..0,
             state: Mutex::default(),
         };
-        cluster.locate_items()?;
-        Ok(cluster)
+        match cluster.locate_items() {
+            Ok(()) => Ok(cluster),
+            Err(fault) => Err((fault, cluster.json)),
+        }
     }
 
     fn locate_items(&mut self) -> Result<(), String> {
@@ -172,6 +187,9 @@ impl FileCluster {
         state: &mut State,
         locations: &mut Vec<(ItemLocation, Range<usize>)>,
     ) -> Result<(), String> {
+        if head.is_list() {
+            return Err("is a List".to_owned());
+        }
         let version = head.metadata.resource_version.parse().unwrap_or(0);
         state.resource_version = state.resource_version.max(version);
         let Some(kind) = head.observed_kind()? else {

@@ -133,6 +133,9 @@ fn parse_all(
 fn item_of(text: &[u8], extent: Extent) -> Result<Option<Item>, Irregular> {
     let text = std::str::from_utf8(text).map_err(|_| Irregular)?;
     let head = ItemHead::read(text).map_err(|_| Irregular)?;
+    if head.is_list() {
+        return Err(Irregular);
+    }
     let Some(kind) = head.observed_kind().map_err(|_| Irregular)? else {
         return Ok(None);
     };

@@ -325,12 +325,6 @@ fn is_worth_keeping(created: &Value) -> bool {
     created["data"][CLAIMS_KEY] != json!(Claims::default().to_json())
 }
 
-pub(super) fn yaml_to_json(text: &str) -> Result<String, String> {
-    let value: Value = serde_yaml::from_str_with_options(text, options(text.len()))
-        .map_err(|error| no_yaml(&error))?;
-    serde_json::to_string(&value).map_err(|error| error.to_string())
-}
-
 /// The documents of a YAML or JSON text.
 pub(crate) fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
     serde_yaml::from_multiple_with_options(text, options(text.len()))
@@ -440,7 +434,7 @@ mod tests {
                 );
                 saved
             } else {
-                yaml_to_json(&saved).unwrap()
+                super::super::one_list::one_list(yaml_documents(&saved).unwrap()).unwrap()
             };
             let saved: Value = serde_json::from_str(&json).unwrap();
             assert_eq!(saved["items"][0]["metadata"]["annotations"], annotations);
