@@ -373,7 +373,7 @@ mod tests {
     use ipam_core::model::NodeName;
     use proptest::prelude::*;
 
-    use super::yaml_to_json;
+    use super::super::one_list::one_list;
     use super::*;
     use crate::file::Opening;
     use crate::{Cluster, ListVisitor, Moment, Operation, Target, Write};
@@ -434,7 +434,7 @@ mod tests {
                 );
                 saved
             } else {
-                super::super::one_list::one_list(yaml_documents(&saved).unwrap()).unwrap()
+                one_list(yaml_documents(&saved).unwrap()).unwrap()
             };
             let saved: Value = serde_json::from_str(&json).unwrap();
             assert_eq!(saved["items"][0]["metadata"]["annotations"], annotations);
