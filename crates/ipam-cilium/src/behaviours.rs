@@ -169,6 +169,14 @@ pub const MULTI_POOL_ENDPOINT_ROUTES: Releases = Releases::before((18, 0));
 pub const GIVEN_REMEMBERED: Releases = Releases::since(&[(19, 0)]);
 /// The operator skips a Node with the annotation `ipam.cilium.io/ignore`.
 pub const IGNORED_NODES: Releases = Releases::since(&[(18, 0)]);
+/// An operator reads an empty mask size of `cilium-config` as 0. Before, it does not start with it
+/// (spf13/cast 1.6 and 1.7 against 1.9.2 and 1.10).
+pub const EMPTY_MASK_IS_ZERO: Releases = Releases::since(&[(18, 0)]);
+/// An operator reads commas in lists of `cilium-config`, spaces in those of arguments, and no decimal
+/// point in numbers (`cell.Config` of cilium/hive).
+pub const LISTS_BY_COMMA: Releases = Releases::since(&[(20, 0)]);
+/// An operator reads its ranges with `netip.ParsePrefix`. Before, with `net.ParseCIDR`.
+pub const RANGES_BY_NETIP: Releases = Releases::since(&[(20, 0)]);
 /// An operator that starts removes a block whose slot is used, instead of setting an error.
 pub const DUPLICATES_REMOVED: Releases = Releases::since(&[(17, 15), (18, 9), (19, 3)]);
 

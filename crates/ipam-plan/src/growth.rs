@@ -1,7 +1,8 @@
 //! The next range for a pool that is full, and what Cilium needs before anyone uses it. It only
 //! proposes: ranges come from files and from Cilium's settings.
 
-use ipam_cilium::observed::{ModeSeen, Observed, native_routing_setting, setting_key};
+use ipam_cilium::observed::operator_settings::ranges_key;
+use ipam_cilium::observed::{ModeSeen, Observed, native_routing_setting};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_desired::{Desired, Pool};
@@ -75,7 +76,7 @@ impl<'g> Growth<'g> {
         {
             Some(next) => format!(
                 "append a CIDR to `{}` in cilium-config, for example {next}, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
-                setting(family),
+                ranges_key(family),
                 self.needs(next)
             ),
             None => "add a CIDR to its `cidrs`".to_owned(),
@@ -96,7 +97,7 @@ impl<'g> Growth<'g> {
         });
         format!(
             "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
-            setting(family),
+            ranges_key(family),
             example.unwrap_or_default()
         )
     }
@@ -157,11 +158,4 @@ fn size_for(pool: &Pool, last: Block, blocks: usize) -> BlockSize {
     let length = u64::from(block.prefix_len()).saturating_sub(bits.into());
     let enough = BlockSize::new(family, length.min(last.prefix_len().into()));
     enough.unwrap_or(last.size())
-}
-
-fn setting(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
-        Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
-    }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::operator_settings::Written;
 use super::setting_key;
 use super::settings::{Agent, Setting};
 use crate::behaviours;
 use ipam_core::model::{CiliumVersion, IpamMode};
-use ipam_core::net::{Block, Family};
+use ipam_core::net::Family;
 
 /// Observed version and settings of the running Cilium.
 #[derive(Clone, Debug, Default)]
@@ -160,24 +161,27 @@ impl Cilium {
         }
     }
 
-    /// The operator's ranges, from one of its settings. Helm separates them by spaces, users by
-    /// commas. `None` if the setting is absent or invalid.
-    pub fn cluster_pool(&self, key: &str) -> Option<Vec<Block>> {
-        let text = self.operator_setting(key)?;
-        let texts = text.split([' ', ',']).filter(|text| !text.is_empty());
-        // An invalid range may be any range.
-        texts.map(|text| Block::lenient(text).ok()).collect()
-    }
-
     /// A setting of the operator. Arguments override `cilium-config`.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
+        let Written { config, argument } = self.written(key);
+        argument.or(config)
+    }
+
+    /// A setting of the operator, where it is written.
+    pub(super) fn written(&self, key: &str) -> Written<'_> {
         setting_key::assert_known(key);
-        let argument = self
-            .operator_arguments
-            .as_ref()
-            .and_then(|arguments| arguments.get(key));
-        let setting = || self.settings.as_ref()?.get(key);
-        argument.or_else(setting).map(String::as_str)
+        Written {
+            config: self
+                .settings
+                .as_ref()
+                .and_then(|settings| settings.get(key))
+                .map(String::as_str),
+            argument: self
+                .operator_arguments
+                .as_ref()
+                .and_then(|arguments| arguments.get(key))
+                .map(String::as_str),
+        }
     }
 
     /// Why Cilium would ignore a setting of a `CiliumNodeConfig` (`pkg/option/resolver/resolver.go`

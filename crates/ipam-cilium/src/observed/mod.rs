@@ -17,6 +17,7 @@ mod kind;
 mod load_balancing;
 mod node_allocators;
 mod operator;
+pub mod operator_settings;
 mod operator_start;
 mod pod_pools;
 mod ports;

@@ -10,9 +10,13 @@
 
 use std::fmt;
 
-use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState, setting_key};
+use super::operator_settings::{
+    self, OperatorSettings, WrittenPool, mask_key, ranges_key, switch_key,
+};
+use super::{ModeSeen, Node, Observed, ObservedKind, OperatorState};
 use crate::behaviours;
-use ipam_core::model::{IpamMode, NodeName};
+use crate::releases::NEWEST;
+use ipam_core::model::{CiliumVersion, IpamMode, NodeName};
 use ipam_core::net::{Block, Family, RangeIndex};
 
 /// Makes the operator skip a CiliumNode, from 1.18 on. An agent copies it from its Node.
@@ -140,26 +144,47 @@ impl Observed {
             .map_or(node.attention, |cilium_node| cilium_node.attention)
     }
 
-    /// The operator's ranges.
-    pub fn operator_ranges(&self, family: Family) -> Vec<Block> {
-        let key = match family {
-            Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
-            Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
-        };
-        self.cilium.cluster_pool(key).unwrap_or_default()
+    /// What an operator of this release makes of its settings when it starts; `None` unless they are
+    /// those of ipam `cluster-pool`.
+    pub fn operator_settings(&self, release: CiliumVersion) -> Option<OperatorSettings> {
+        let is_read = self.cilium.settings.is_some() && self.starts_in_cluster_pool();
+        is_read.then(|| operator_settings::read(&self.written_pools(), release))
     }
 
-    /// The prefix length of the operator's blocks; `None` if its setting is no number, such as a
-    /// variable in the arguments.
-    pub fn operator_mask(&self, family: Family) -> Option<u8> {
-        let (key, default) = match family {
-            Family::Ipv4 => (setting_key::CLUSTER_POOL_IPV4_MASK_SIZE, 24),
-            Family::Ipv6 => (setting_key::CLUSTER_POOL_IPV6_MASK_SIZE, 112),
-        };
-        match self.cilium.operator_setting(key) {
-            Some(text) => text.parse().ok(),
-            None => Some(default),
+    /// The settings of the operator's pools, IPv4 first.
+    pub fn written_pools(&self) -> [WrittenPool<'_>; 2] {
+        Family::BOTH.map(|family| self.written_pool(family))
+    }
+
+    fn written_pool(&self, family: Family) -> WrittenPool<'_> {
+        let written = |key| self.cilium.written(key);
+        WrittenPool {
+            family,
+            switch: written(switch_key(family)),
+            ranges: written(ranges_key(family)),
+            mask: written(mask_key(family)),
         }
+    }
+
+    /// The operator's ranges, even if it does not start with them. None if one is unreadable: it may
+    /// be any range.
+    pub fn operator_ranges(&self, family: Family) -> Vec<Block> {
+        let ranges = self.written_pool(family).ranges(self.latest_operator());
+        let blocks = ranges.iter().map(|range| range.as_ref().ok()?.block());
+        blocks.collect::<Option<_>>().unwrap_or_default()
+    }
+
+    /// The prefix length of the operator's blocks; `None` if its setting is none, such as a variable
+    /// in the arguments.
+    pub fn operator_mask(&self, family: Family) -> Option<u8> {
+        let mask = self.written_pool(family).mask(self.latest_operator());
+        mask.and_then(|mask| u8::try_from(mask).ok())
+    }
+
+    /// The latest release of the operators, by whose rules the settings are read.
+    fn latest_operator(&self) -> CiliumVersion {
+        let releases = self.operator_releases();
+        releases.last().copied().flatten().unwrap_or(NEWEST)
     }
 }
 

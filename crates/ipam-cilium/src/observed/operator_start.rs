@@ -20,6 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::operator_settings::WrittenPool;
 use super::{FamilyUse, ModeSeen, Observed, OperatorAttention};
 use crate::behaviours;
 use ipam_core::model::{CiliumVersion, IpamMode, NodeName};
@@ -127,7 +128,25 @@ impl Observed {
         let nodes: Vec<StartingNode<'_>> = nodes
             .filter_map(|node| StartingNode::new(&node.name, &node.pod_cidrs, &slots))
             .collect();
-        judge::removals(&slots, &nodes)
+        let mut removals = judge::removals(&slots, &nodes);
+        // A node of both families fails at the family without blocks first, as long as it has none.
+        if Family::BOTH
+            .into_iter()
+            .any(|family| self.is_without_blocks(family))
+        {
+            for removal in &mut removals {
+                removal.losers = Losers::AtMost(removal.losers.most());
+            }
+        }
+        removals
+    }
+
+    /// Whether the mask of a family is shorter than each of its ranges.
+    fn is_without_blocks(&self, family: Family) -> bool {
+        let ranges = self.slot_ranges(family);
+        let mask = self.operator_mask(family);
+        let is_shorter = |range: &Block| mask.is_some_and(|mask| mask < range.prefix_len());
+        !ranges.is_empty() && ranges.iter().all(is_shorter)
     }
 
     /// Whether no operator that may start removes blocks.
@@ -143,9 +162,11 @@ impl Observed {
         if !self.starts_in_cluster_pool() || self.operators_only_report() {
             return None;
         }
-        Family::BOTH.into_iter().find(|family| {
-            !self.slot_ranges(*family).is_empty() && self.operator_mask(*family).is_none()
-        })
+        let mut pools = self.written_pools().into_iter();
+        let is_hidden = |pool: &WrittenPool<'_>| {
+            pool.mask.is_unknown() && !self.slot_ranges(pool.family).is_empty()
+        };
+        pools.find(is_hidden).map(|pool| pool.family)
     }
 
     /// The ranges of a family that is on.
@@ -157,12 +178,16 @@ impl Observed {
     }
 
     fn family_slots(&self, family: Family) -> FamilySlots {
-        // With an unknown mask, only blocks that overlap are sure to share slots.
-        let mask = self.operator_mask(family).unwrap_or(family.bits());
+        // With an unknown mask, only blocks that overlap are sure to share slots. A mask without a slot
+        // has a finding of its own; the other family is judged as after its fix.
+        let mask = self
+            .operator_mask(family)
+            .filter(|_| !self.is_without_blocks(family));
+        let mask = mask.unwrap_or(family.bits());
         FamilySlots::new(family, self.slot_ranges(family), mask)
     }
 
-    fn starts_in_cluster_pool(&self) -> bool {
+    pub(super) fn starts_in_cluster_pool(&self) -> bool {
         let arguments = self.cilium.operator_arguments.as_ref();
         let of_operator = arguments.and_then(|arguments| arguments.get("ipam"));
         let cluster_pool = IpamMode::ClusterPool;

@@ -124,12 +124,8 @@ pub(super) fn of_cluster_pool(observed: &Observed) -> Vec<Finding> {
 }
 
 fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
-    let (ranges, size) = match family {
-        Family::Ipv4 => ("cluster-pool-ipv4-cidr", "cluster-pool-ipv4-mask-size"),
-        Family::Ipv6 => ("cluster-pool-ipv6-cidr", "cluster-pool-ipv6-mask-size"),
-    };
-    let ranges = observed.cilium.cluster_pool(ranges)?;
-    let size: u8 = observed.common_setting(size)?.value.parse().ok()?;
+    let ranges = observed.operator_ranges(family);
+    let size = observed.operator_mask(family)?;
     let blocks =
         |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
     let total = ranges

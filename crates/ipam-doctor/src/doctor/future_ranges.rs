@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding;
+use ipam_cilium::observed::operator_settings::ranges_key;
 use ipam_cilium::observed::{
     Allocator, AllocatorStatus, BlockAllocator, ModeSeen, Observed, ObservedKind, OtherUser,
-    setting_key,
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Range, RangeIndex};
@@ -126,10 +126,7 @@ fn of_operator(observed: &Observed) -> Vec<Supply<'_>> {
         return Vec::new();
     }
     let of_family = |family: Family| {
-        let source = match family {
-            Family::Ipv4 => setting_key::CLUSTER_POOL_IPV4_CIDR,
-            Family::Ipv6 => setting_key::CLUSTER_POOL_IPV6_CIDR,
-        };
+        let source = ranges_key(family);
         let size = observed.operator_mask(family);
         let size = size.and_then(|mask| BlockSize::new(family, u64::from(mask)).ok());
         let ranges = observed.operator_ranges(family).into_iter();

@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::{FORMAT_VERSION, answers, requested_addresses};
+use ipam_cilium::observed::operator_settings::ranges_key;
 use ipam_cilium::observed::{HoldingField, Node, Observed};
-use ipam_core::net::Range;
+use ipam_core::net::{Family, Range};
 use ipam_desired::Desired;
 use ipam_plan::openstack::SubnetPools;
 use ipam_plan::plan::{Plan, node_changes};
@@ -211,12 +212,12 @@ impl Search {
                 );
             }
         }
-        for key in ["cluster-pool-ipv4-cidr", "cluster-pool-ipv6-cidr"] {
-            for block in observed.cilium.cluster_pool(key).into_iter().flatten() {
+        for family in Family::BOTH {
+            for block in observed.operator_ranges(family) {
                 self.add(
                     block.range(),
                     "ConfigMap/cilium-config".to_owned(),
-                    key,
+                    ranges_key(family),
                     "given to nodes by Cilium's operator",
                 );
             }

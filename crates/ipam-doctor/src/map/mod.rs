@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use ipam_cilium::observed::operator_settings::ranges_key;
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family, Range, merge};
@@ -267,9 +268,10 @@ fn of_cluster(observed: &Observed) -> Vec<Area> {
         .flat_map(|range| spread(AreaKind::ServiceCidr, range, "ServiceCIDR"))
         .collect();
     if observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool) {
-        for key in ["cluster-pool-ipv4-cidr", "cluster-pool-ipv6-cidr"] {
-            let blocks = observed.cilium.cluster_pool(key).into_iter().flatten();
-            areas.extend(blocks.map(|block| Area::new(AreaKind::ClusterPool, block, key)));
+        for family in Family::BOTH {
+            let (key, blocks) = (ranges_key(family), observed.operator_ranges(family));
+            let area = |block| Area::new(AreaKind::ClusterPool, block, key);
+            areas.extend(blocks.into_iter().map(area));
         }
     }
     areas

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use ipam_cilium::observed::operator_settings::mask_key;
 use ipam_cilium::observed::{DuplicateHandling, Losers, Observed, Removal, RemovalCause};
 use ipam_cilium::releases::NEWEST;
 use ipam_core::model::{
@@ -188,13 +189,6 @@ pub fn fix(removal: &Removal) -> String {
                 takers.join(", ")
             )
         }
-    }
-}
-
-fn mask_key(family: Family) -> &'static str {
-    match family {
-        Family::Ipv4 => "cluster-pool-ipv4-mask-size",
-        Family::Ipv6 => "cluster-pool-ipv6-mask-size",
     }
 }
 

@@ -60,11 +60,8 @@ impl<'o> Audit<'o> {
             .flat_map(|node| node.addresses.iter().map(|address| (*address, &node.name)));
         let pools = desired.iter().flat_map(|desired| desired.pools.values());
         let pools = pools.flat_map(|pool| pool.ranges.iter().map(|range| range.block.range()));
-        let cluster_pool = ["cluster-pool-ipv4-cidr", "cluster-pool-ipv6-cidr"];
-        let cluster_pool = cluster_pool
-            .iter()
-            .filter_map(|key| observed.cilium.cluster_pool(key))
-            .flatten();
+        let families = Family::BOTH.into_iter();
+        let cluster_pool = families.flat_map(|family| observed.operator_ranges(family));
         let blocks = homes.iter().map(|(_, block)| block.range());
         let balancers = observed.load_balancer_ranges().map(|(_, range)| range);
         let ours = merge(
