@@ -72,6 +72,7 @@ mod multi_pool_conversion;
 mod neutron;
 mod node_config;
 mod operator;
+mod operator_settings;
 mod other_allocators;
 mod output_files;
 mod pairs;

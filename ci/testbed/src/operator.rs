@@ -1,16 +1,17 @@
 //! The controllers which own pod CIDRs in real clusters, as peers and as opponents:
 //! kube-controller-manager and cilium-operator.
 
+use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::control_plane::{ControlPlane, SERVER_CERTIFICATE, SERVER_KEY};
-use crate::error::Result;
-use crate::process::{Server, free_port, with_free_ports};
+use crate::error::{Error, Result};
+use crate::process::{Ending, Server, free_port, with_free_ports};
 use crate::programs::{CiliumVersion, Program, Programs};
-use crate::wait::PATIENCE;
+use crate::wait::{PATIENCE, wait_until};
 
 /// Registered by every operator of the versions that the testbed builds.
 const OPERATOR_CRDS: [&str; 5] = [
@@ -20,6 +21,9 @@ const OPERATOR_CRDS: [&str; 5] = [
     "ciliumnodes.cilium.io",
     "ciliumpodippools.cilium.io",
 ];
+
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cilium-operator-resource-lock";
 
 const WORKLOAD_CONTROLLERS: [&str; 10] = [
     "node-lifecycle-controller",
@@ -139,6 +143,39 @@ impl Operator {
             })?;
             Ok(Self { server })
         })
+    }
+
+    /// Starts it with a folder of settings, as `cilium-config` is mounted, and these flags. Returns its
+    /// log up to a line with `started`, or its whole log if it ends before.
+    ///
+    /// # Errors
+    /// Fails if it was not built, or does neither in time.
+    pub fn log_of_start(
+        programs: &Programs,
+        plane: &ControlPlane,
+        version: CiliumVersion,
+        settings: &Path,
+        flags: &[String],
+        started: &str,
+    ) -> Result<String> {
+        let program = programs.path(Program::CiliumOperator(version))?;
+        let api = format!("127.0.0.1:{}", free_port()?);
+        let mut arguments = operator_arguments(plane, version, &api)?;
+        // Settings alone decide.
+        arguments.retain(|argument| !argument.starts_with("--enable-"));
+        arguments.push(format!("--config-dir={}", settings.display()));
+        arguments.extend_from_slice(flags);
+        // A killed operator leaves it, and the next one waits.
+        let _ = plane.delete(LEASE);
+        let name = format!("cilium-operator-{}", version.release());
+        let mut server = Server::start(&name, program, &arguments, plane.folder())?;
+        let log = wait_until("the operator to start or end", PATIENCE, || {
+            let has_ended = server.check_running().is_err();
+            let log = fs::read_to_string(server.log()).map_err(Error::file(server.log()))?;
+            Ok((has_ended || log.contains(started)).then_some(log))
+        });
+        server.end_with(Ending::Killed);
+        log
     }
 
     /// The most memory that it has had so far, in MiB.
