@@ -69,6 +69,7 @@ groups! {
     upgrades: "upgrade";
     claims_and_quarantines: "claims", "claims-dual-stack";
     where_cilium_runs: "cilium-identity";
+    settings_of_the_operator: "operator-settings";
     slots_of_the_operator: "operator-slots", "operator-slots-other-nodes";
     other_allocators: "allocators";
     clusters_of_distributions: "distributions";

@@ -13,6 +13,7 @@ use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
 use ipam_desired::Policy;
 use ipam_plan::allocators::{Holder, OtherAllocator, described, fix, overlapping_holders};
+use ipam_plan::check::operator_settings;
 
 /// Two nodes whose Pods live in the same addresses.
 pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
@@ -296,6 +297,7 @@ pub(super) fn nodes(observed: &Observed) -> Vec<Finding> {
         (true, None) => format!(
             "`cilium-ipam plan` assigns one; if it does not, `cilium-ipam explain {first}` shows why"
         ),
+        (false, _) if operator_settings::keep_it_from_starting(observed) => "correct the settings of Cilium's operator first (operator-setting-rejected): it gives these nodes blocks when it starts".to_owned(),
         (false, _) => "check that Cilium's operator runs and what it logs about these nodes; if it says nothing, restart it, and then their agents".to_owned(),
     })]
 }

@@ -10,6 +10,7 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity};
 use ipam_core::net::Family;
+use ipam_plan::check::operator_settings;
 use ipam_plan::growth::Growth;
 
 /// What an error of the operator means for its node.
@@ -90,6 +91,11 @@ fn meaning(observed: &Observed, node: &CiliumNode, error: &str, growth: &Growth<
     let complaints = OperatorComplaint::all_of(error);
     if complaints.is_empty() {
         return Meaning::Refused;
+    }
+    let is_full = complaints.contains(&OperatorComplaint::Full);
+    // A mask that is too short for a range has a finding of its own.
+    if is_full && operator_settings::give_no_block(observed) {
+        return Meaning::Told;
     }
     let left: Vec<&OperatorComplaint> = complaints
         .iter()

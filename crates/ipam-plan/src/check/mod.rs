@@ -9,6 +9,7 @@ mod files;
 mod load_balancing;
 mod names;
 mod neutron;
+pub mod operator_settings;
 mod releases;
 pub mod shared_slots;
 mod sharing;
@@ -67,6 +68,7 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(releases::unfinished(&Desired::default(), observed));
     findings.extend(releases::unknown(observed));
+    findings.extend(operator_settings::faults(&Desired::default(), observed));
     findings.extend(shared_slots::removed_at_operator_start(
         &Desired::default(),
         observed,
@@ -103,7 +105,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 18] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 19] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         releases::unfinished,
@@ -117,6 +119,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
         cluster::blocks_held_twice,
+        operator_settings::faults,
         shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,

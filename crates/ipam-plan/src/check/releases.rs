@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::shared_slots;
+use super::{operator_settings, shared_slots};
 use crate::allocators::{OtherAllocator, described, fix, reads_nodes};
 use ipam_cilium::observed::{
     Allocator, AllocatorProof, AllocatorStatus, CloudRoutes, Observed, ObservedKind,
@@ -88,6 +88,7 @@ pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let mut findings = about_cilium(observed);
     let allocators = active.into_iter().chain(allocator);
     findings.extend(allocators.filter(|_| !desired.pools.is_empty()));
+    findings.extend(operator_settings::faults(desired, observed));
     findings.extend(shared_slots::removed_at_operator_start(desired, observed));
     findings
 }
