@@ -22,7 +22,7 @@ metadata: {name: rack-a}
 spec: {cidr: 10.20.0.0/16, blockSize: 26, nodeSelector: rack == 'a'}
 ";
 
-const DOCUMENT: &str = "crates/ipam-planner/src/plan/document/mod.rs";
+const DOCUMENT: &str = "crates/ipam-plan/src/plan/document/mod.rs";
 
 pub const OUTPUTS: &[Output] = &[
     Output {
@@ -69,7 +69,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`migrate plan`, saved schedules",
-        file: "crates/ipam-planner/src/migration/document.rs",
+        file: "crates/ipam-migrate/src/migration/document.rs",
         root: "ScheduleDocument",
         commands: &["migrate plan POOLS --cluster-file CLUSTER"],
     },
@@ -87,7 +87,7 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`upgrade`",
-        file: "crates/ipam-planner/src/upgrade/document.rs",
+        file: "crates/ipam-doctor/src/upgrade/document.rs",
         root: "UpgradeDocument",
         commands: &["upgrade --to 1.20 --cluster-file CLUSTER --no-pools"],
     },
@@ -111,37 +111,37 @@ pub const OUTPUTS: &[Output] = &[
     },
     Output {
         title: "`explain NODE`",
-        file: "crates/ipam-planner/src/explain/node.rs",
+        file: "crates/ipam-doctor/src/explain/node.rs",
         root: "NodeExplanation",
         commands: &["explain worker-1 POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`explain POOL`",
-        file: "crates/ipam-planner/src/explain/mod.rs",
+        file: "crates/ipam-doctor/src/explain/mod.rs",
         root: "PoolExplanation",
         commands: &["explain rack-a POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`explain ADDRESS`, `explain CIDR`",
-        file: "crates/ipam-planner/src/explain/range.rs",
+        file: "crates/ipam-doctor/src/explain/range.rs",
         root: "RangeExplanation",
         commands: &["explain 10.20.0.0/16 POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`explain NAMESPACE/SERVICE`",
-        file: "crates/ipam-planner/src/explain/service.rs",
+        file: "crates/ipam-doctor/src/explain/service.rs",
         root: "ServiceExplanation",
         commands: &["explain default/cni POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`explain NAMESPACE/SERVICE --with NAMESPACE/SERVICE`",
-        file: "crates/ipam-planner/src/explain/answers.rs",
+        file: "crates/ipam-doctor/src/explain/answers.rs",
         root: "SharingExplanation",
         commands: &["explain default/cni --with default/shop POOLS --cluster-file CLUSTER"],
     },
     Output {
         title: "`history`",
-        file: "crates/ipam-planner/src/history/document.rs",
+        file: "crates/ipam-doctor/src/history/document.rs",
         root: "HistoryDocument",
         commands: &[],
     },
