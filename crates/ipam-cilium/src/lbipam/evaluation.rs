@@ -179,6 +179,10 @@ impl<'p> Evaluation<'p> {
 
     /// Indexes of the ranges that cover an address, in order.
     pub(super) fn covering(&self, address: IpAddr) -> Vec<usize> {
+        // LB-IPAM compares it with ranges of IPv4 and finds none.
+        if address.to_canonical() != address {
+            return Vec::new();
+        }
         let mut places: Vec<usize> = self
             .index
             .overlapping(&Range::from(address))

@@ -39,7 +39,8 @@ pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
 pub use rules::{LbRules, NotServed};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
-    ServiceOwner, SharingObstacle, TrafficPolicy, conflicting_ports, may_share, sharing_obstacles,
+    ServiceOwner, SharingObstacle, TrafficPolicy, WrittenRequest, conflicting_ports, may_share,
+    sharing_obstacles,
 };
 pub use service_outcome::{
     Evaluated, Fatal, GainedAddress, InOrder, LossReason, Pending, Prospect, ServiceOutcome,

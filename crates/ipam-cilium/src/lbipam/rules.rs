@@ -204,6 +204,11 @@ impl LbRules {
         is_reserved && (!self.is_of(behaviours::FIRST_LAST_FIELD) || range.range.width() > 1)
     }
 
+    /// Whether a range has no other address than its reserved first and last one.
+    pub fn gives_nothing(&self, first_last: FirstLast, range: &AddressRange) -> bool {
+        range.range.width() <= 1 && self.reserves_first_and_last(first_last, range)
+    }
+
     /// The effective value of `allowFirstLastIPs`.
     pub fn meaning_of(&self, first_last: FirstLast) -> FirstLast {
         match first_last {

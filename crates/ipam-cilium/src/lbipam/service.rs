@@ -10,7 +10,7 @@ use super::pool::ServedHostname;
 use super::rules::LbRules;
 use crate::behaviours;
 use ipam_core::model::{Labels, ObjectVersion, ServiceName};
-use ipam_core::net::{Address, Family};
+use ipam_core::net::{Address, Family, is_written_as_mapped};
 
 /// Pseudo-label of a Service's namespace.
 const NAMESPACE_LABEL: &str = "io.kubernetes.service.namespace";
@@ -86,13 +86,19 @@ impl Annotation {
     /// The value that an operator with these rules reads (`annotation.Get`). An empty text counts
     /// as absent.
     pub(super) fn read(&self, rules: &LbRules) -> Option<&str> {
+        Some(self.read_at(["", ""], rules)?.1)
+    }
+
+    /// The value that is read, and which of two keys it has.
+    fn read_at<'k>(&self, keys: [&'k str; 2], rules: &LbRules) -> Option<(&'k str, &str)> {
         let newer = self
             .newer
             .as_deref()
             .filter(|_| rules.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS));
+        let newer = newer.map(|text| (keys[0], text));
         newer
-            .or(self.older.as_deref())
-            .filter(|text| !text.is_empty())
+            .or(self.older.as_deref().map(|text| (keys[1], text)))
+            .filter(|(_, text)| !text.is_empty())
     }
 }
 
@@ -139,7 +145,7 @@ pub struct LbService {
     /// `spec.ipFamilies`.
     pub families: Vec<Family>,
     /// `spec.loadBalancerIP`.
-    pub spec_address: Option<IpAddr>,
+    pub spec_request: Option<String>,
     /// Requested addresses, separated by commas.
     pub addresses: Annotation,
     /// Who wrote that annotation.
@@ -162,6 +168,26 @@ pub struct LbService {
     pub hostnames: Vec<ServedHostname>,
     /// Reason of the condition that tells whether Cilium satisfied the request.
     pub reason: Option<String>,
+}
+
+/// An address that a Service requests, as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WrittenRequest<'s> {
+    /// The annotation, or `spec.loadBalancerIP`.
+    pub field: &'static str,
+    pub text: &'s str,
+}
+
+impl WrittenRequest<'_> {
+    /// The address as `netip.ParseAddr` reads it; `None` if LB-IPAM ignores the entry. An IPv4-mapped
+    /// address stays IPv6: no pool has it.
+    pub fn address(self) -> Option<IpAddr> {
+        let address = IpAddr::from(self.text.parse::<Address>().ok()?);
+        Some(match address {
+            IpAddr::V4(mapped) if is_written_as_mapped(self.text) => mapped.to_ipv6_mapped().into(),
+            address => address,
+        })
+    }
 }
 
 /// The addresses that a Service requests.
@@ -191,15 +217,34 @@ impl LbService {
         }
     }
 
-    /// The requested addresses. Invalid entries are skipped (`getSVCRequestedIPs`).
+    /// Every entry of the fields that request addresses and that the operator reads
+    /// (`getSVCRequestedIPs`).
+    pub fn written_requests(&self, rules: &LbRules) -> impl Iterator<Item = WrittenRequest<'_>> {
+        let in_spec = self.spec_request.as_deref().map(|text| WrittenRequest {
+            field: "spec.loadBalancerIP",
+            text,
+        });
+        let annotation = self.addresses.read_at(ADDRESSES, rules).into_iter();
+        let annotated = annotation.flat_map(|(field, text)| {
+            let entries = text.split(',').map(str::trim);
+            entries.map(move |text| WrittenRequest { field, text })
+        });
+        let all = in_spec.into_iter().chain(annotated);
+        all.filter(|request| !request.text.is_empty())
+    }
+
+    /// The requested addresses, without the entries that the operator ignores.
     pub fn requested(&self, rules: &LbRules) -> Vec<IpAddr> {
-        let written = self.addresses.read(rules).unwrap_or_default().split(',');
-        let mut requested: Vec<IpAddr> = self.spec_address.into_iter().collect();
-        requested.extend(
-            written.filter_map(|text| text.trim().parse::<Address>().ok().map(IpAddr::from)),
-        );
+        let written = self.written_requests(rules);
+        let mut requested: Vec<IpAddr> = written.filter_map(WrittenRequest::address).collect();
         requested.dedup();
         requested
+    }
+
+    /// `spec.loadBalancerIP`, if it is an address.
+    pub fn spec_address(&self) -> Option<IpAddr> {
+        let address = self.spec_request.as_deref()?.parse::<Address>();
+        address.ok().map(IpAddr::from)
     }
 
     /// Whether no node has a backend that serves only local traffic: the Service of a Gateway or an

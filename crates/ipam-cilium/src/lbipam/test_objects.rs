@@ -40,7 +40,7 @@ pub(super) fn service(name: &str, color: &str, requested: &[&str], ingress: &[&s
         class: None,
         family_policy: FamilyPolicy::Single,
         families: vec![Family::Ipv4],
-        spec_address: None,
+        spec_request: None,
         addresses: Annotation {
             newer: None,
             older: Some(requested.join(",")),

@@ -346,7 +346,7 @@ fn service(view: ServiceView) -> LbService {
             _ => FamilyPolicy::Single,
         },
         families: spec.ip_families.iter().filter_map(family).collect(),
-        spec_address: spec.load_balancer_ip.as_deref().and_then(address),
+        spec_request: spec.load_balancer_ip.filter(|text| !text.is_empty()),
         addresses: annotation(ADDRESSES),
         request_author: request_author(&metadata.managed_fields),
         owner: owner(metadata.owner_references),

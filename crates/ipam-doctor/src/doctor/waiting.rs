@@ -10,6 +10,7 @@ use ipam_cilium::lbipam::{
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, ObjectRef, Severity};
+use ipam_core::net::Family;
 use ipam_plan::check::ways_to_share;
 
 /// Without any pool, LB-IPAM is idle and another program may serve the Services.
@@ -30,6 +31,10 @@ pub(super) fn services(observed: &Observed) -> Vec<Finding> {
             && service.hostnames.is_empty();
         let pending = waits_for(service, outcome).filter(|_| is_ours)?;
         let candidates = Candidates::new(service, &pools, &conflicting);
+        // A pool without addresses has its own finding.
+        if candidates.give_nothing(pending, &rules) {
+            return None;
+        }
         candidates.finding(
             service,
             pending,
@@ -57,6 +62,7 @@ fn waits_for<'o>(service: &LbService, outcome: &'o ServiceOutcome) -> Option<&'o
 /// The pools that select a Service, by whether they give addresses.
 struct Candidates<'p> {
     all: usize,
+    enabled: Vec<&'p AddressPool>,
     giving: Vec<&'p str>,
     disabled: Vec<&'p str>,
     conflicting: Vec<&'p str>,
@@ -70,6 +76,7 @@ impl<'p> Candidates<'p> {
     ) -> Candidates<'p> {
         let mut candidates = Candidates {
             all: pools.len(),
+            enabled: Vec::new(),
             giving: Vec::new(),
             disabled: Vec::new(),
             conflicting: Vec::new(),
@@ -79,11 +86,32 @@ impl<'p> Candidates<'p> {
             let list = match pool.state {
                 ServingState::Disabled => &mut candidates.disabled,
                 ServingState::Enabled if loses => &mut candidates.conflicting,
-                ServingState::Enabled => &mut candidates.giving,
+                ServingState::Enabled => {
+                    candidates.enabled.push(pool);
+                    &mut candidates.giving
+                }
             };
             list.push(&pool.name);
         }
         candidates
+    }
+
+    /// Whether the Service waits because its pools reserve all their addresses.
+    fn give_nothing(&self, pending: &Pending, rules: &LbRules) -> bool {
+        let family = match pending {
+            Pending::OutOfAddresses(family) => *family,
+            Pending::Reserved(address) => Family::of(*address),
+            Pending::NoPool(_)
+            | Pending::SelectorMismatch(_)
+            | Pending::AlreadyAllocated(_)
+            | Pending::Incompatible { .. } => return false,
+        };
+        let ranges = self
+            .enabled
+            .iter()
+            .flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range)));
+        let mut of_family = ranges.filter(|(_, range)| range.range.family() == family);
+        of_family.all(|(pool, range)| rules.gives_nothing(pool.first_last, range))
     }
 
     fn finding(

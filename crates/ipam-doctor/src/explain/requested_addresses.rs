@@ -3,8 +3,7 @@
 
 use std::net::IpAddr;
 
-use ipam_cilium::behaviours;
-use ipam_cilium::lbipam::{ADDRESSES, AddressPool, LbRules, LbService};
+use ipam_cilium::lbipam::{AddressPool, LbRules, LbService};
 use ipam_cilium::observed::Observed;
 use ipam_core::net::{Address, Range};
 use ipam_desired::Desired;
@@ -30,19 +29,20 @@ pub(super) fn all(desired: &Desired, observed: &Observed, plan: &Plan) -> Vec<Re
 }
 
 /// The fields in which a Service requests addresses, with the addresses of each.
-pub(super) fn requests(service: &LbService, rules: &LbRules) -> Vec<(String, Vec<IpAddr>)> {
-    let in_spec = service.spec_address.into_iter().collect::<Vec<_>>();
-    let mut requests = vec![("spec.loadBalancerIP".to_owned(), in_spec)];
-    // A newer annotation hides the older one, even if it is empty.
-    let mut read = ADDRESSES.iter().filter(|key| {
-        (**key != ADDRESSES[0] || rules.is_of(behaviours::NEWER_SERVICE_ANNOTATIONS))
-            && service.request_at(key).is_some()
-    });
-    if let Some(key) = read.next() {
-        let text = service.request_at(key).unwrap_or_default();
-        requests.push(((*key).to_owned(), addresses(text)));
+pub(super) fn requests(service: &LbService, rules: &LbRules) -> Vec<(&'static str, Vec<IpAddr>)> {
+    let mut requests: Vec<(&str, Vec<IpAddr>)> = Vec::new();
+    for request in service.written_requests(rules) {
+        let Some(address) = request.address() else {
+            continue;
+        };
+        match requests
+            .iter_mut()
+            .find(|(field, _)| *field == request.field)
+        {
+            Some((_, addresses)) => addresses.push(address),
+            None => requests.push((request.field, vec![address])),
+        }
     }
-    requests.retain(|(_, addresses)| !addresses.is_empty());
     requests
 }
 
@@ -54,11 +54,11 @@ fn addresses(text: &str) -> Vec<IpAddr> {
 }
 
 fn requested(service: &LbService, rules: &LbRules) -> Vec<RequestedAddress> {
-    let of_field = |(field, addresses): (String, Vec<IpAddr>)| {
+    let of_field = |(field, addresses): (&'static str, Vec<IpAddr>)| {
         let requested_address = move |address: IpAddr| RequestedAddress {
             range: Range::from(address),
             object: format!("Service/{}", service.name),
-            field: field.clone(),
+            field: field.to_owned(),
             meaning: "requested by this Service",
         };
         addresses.into_iter().map(requested_address)

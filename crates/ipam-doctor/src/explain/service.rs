@@ -11,6 +11,7 @@ use ipam_core::model::Labels;
 use ipam_core::net::{Range, covers};
 use ipam_core::text::joined;
 use ipam_desired::{ChosenFrom, Desired, PinnedTo};
+use ipam_plan::check;
 use ipam_plan::plan::{Outlook, Plan, Target};
 
 /// Explanation of a Service's addresses.
@@ -172,6 +173,12 @@ fn requested(
     let mut requested: Vec<String> = requests
         .map(|(field, addresses)| format!("requests {} by {field}", joined(&addresses, " ")))
         .collect();
+    let rules = observed.lb_rules();
+    requested.extend(
+        service
+            .written_requests(&rules)
+            .filter_map(check::unread_request),
+    );
     if let Some(pin) = desired.service_pins.get(&service.name) {
         requested.push(format!("pinned to {} ({})", target(&pin.to), pin.origin));
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::lost_addresses;
 use super::sharing::ways_to_share;
 use crate::plan::{LossTime, Outlook, at_start};
 use ipam_cilium::behaviours;
@@ -11,7 +12,7 @@ use ipam_cilium::lbipam::{
     AddressPool, Certainty, Conflict, Fatal, LbRules, LbService, LossReason, NotServed,
     OperatorState, ServiceOutcome, conflicts, may_share,
 };
-use ipam_cilium::observed::{Observed, OperatorRun};
+use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
 use ipam_core::net::Range;
 
@@ -24,10 +25,10 @@ type Losses = BTreeMap<(ServiceName, IpAddr), LossReason>;
 type ByCause = BTreeMap<(LossTime, Certainty, LossReason), Vec<(ServiceName, IpAddr)>>;
 
 /// Input of every rule here.
-struct View<'o> {
+pub(super) struct View<'o> {
     observed: &'o Observed,
-    outlook: Outlook<'o>,
-    lost: ByCause,
+    pub(super) outlook: Outlook<'o>,
+    pub(super) lost: ByCause,
 }
 
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
@@ -51,8 +52,8 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
         addresses_without_owner,
         overlapping_address_pools,
         addresses_held_twice,
-        addresses_lost_now,
-        addresses_lost_at_restart,
+        lost_addresses::now,
+        lost_addresses::at_restart,
         addresses_lost_at_upgrade,
     ];
     rules.iter().flat_map(|rule| rule(&view)).collect()
@@ -77,7 +78,7 @@ fn operator_panics(view: &View<'_>) -> Vec<Finding> {
 }
 
 /// `default/a 10.0.0.1, default/b 10.0.0.2 and 7 more`.
-fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> String {
+pub(super) fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> String {
     let count = lost.len();
     let text = |(name, address): &(ServiceName, IpAddr)| {
         format!("`{}` {address}", name.to_string().escape_debug())
@@ -89,126 +90,6 @@ fn named<'l>(lost: impl ExactSizeIterator<Item = &'l (ServiceName, IpAddr)>) -> 
         String::new()
     };
     format!("{}{more}", first.join(", "))
-}
-
-/// Addresses that the running operator takes away: another program wrote them, or the Service or its
-/// pool has just changed.
-fn addresses_lost_now(view: &View<'_>) -> Vec<Finding> {
-    let of_now = view
-        .lost
-        .iter()
-        .filter(|((when, ..), _)| *when == LossTime::Now);
-    let finding = |((_, _, why), lost): (&(_, _, LossReason), &Vec<_>)| {
-        // Two holders of one address have their own finding.
-        if *why == LossReason::Taken {
-            return None;
-        }
-        let message = format!(
-            "Cilium's operator takes addresses away from Services, because {why}: {}",
-            named(lost.iter())
-        );
-        let finding = Finding::new(Severity::Error, Rule("addresses-lost-now"), message);
-        let finding = about_services(finding, lost);
-        let finding = finding
-            .causes("clients lose these addresses, however often another program writes them");
-        Some(finding.help(way_out_now(*why, &view.outlook.rules)))
-    };
-    of_now.filter_map(finding).collect()
-}
-
-fn about_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
-    let mut services = lost.iter().map(|(name, _)| ObjectRef::service(name));
-    match services.next() {
-        Some(first) => services.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
-}
-
-fn way_out_now(why: LossReason, rules: &LbRules) -> String {
-    let keep = match why {
-        LossReason::NotRequested => "let the Services request the addresses that they have",
-        LossReason::NotSelected => {
-            "label the Services so that the pool of the address selects them"
-        }
-        _ => "add the addresses to a pool that selects the Services",
-    };
-    let by_default = match rules.is_of(behaviours::LB_IPAM_SETTINGS) {
-        true => ", or set `default-lb-service-ipam: none` in cilium-config",
-        false => "",
-    };
-    format!(
-        "to keep them, {keep}; if another program gives these addresses, create the Services anew with its `spec.loadBalancerClass`{by_default}"
-    )
-}
-
-/// Addresses that the running operator keeps, and the next one removes or may give to another
-/// Service.
-fn addresses_lost_at_restart(view: &View<'_>) -> Vec<Finding> {
-    let later = view
-        .lost
-        .iter()
-        .filter(|((when, ..), _)| *when == LossTime::OperatorRestart);
-    let starts = match view.outlook.run() {
-        OperatorRun::Assumed => "the Cilium operator restarts",
-        OperatorRun::Stopped => "the Cilium operator, which is stopped, starts",
-    };
-    let finding = |((_, certainty, why), lost): (&(_, Certainty, LossReason), &Vec<_>)| {
-        // Two holders of one address have their own finding.
-        if (*certainty, *why) == (Certainty::Certain, LossReason::Taken) {
-            return None;
-        }
-        let effect = match certainty {
-            Certainty::Certain => "keep their addresses only until",
-            Certainty::LeftToChance => "may lose their addresses when",
-        };
-        let because = match why {
-            LossReason::PoolDisabled => "the pool is disabled".to_owned(),
-            LossReason::PoolConflicting => "the pool overlaps another one".to_owned(),
-            LossReason::Reserved => "their pool reserves the first and the last address".to_owned(),
-            LossReason::Waiting => {
-                let version = view.outlook.rules.version();
-                format!("Cilium {version} may serve a Service that waits before them")
-            }
-            other => other.to_string(),
-        };
-        let message = format!(
-            "Services that {effect} {starts}, because {because}: {}",
-            named(lost.iter())
-        );
-        let finding = Finding::new(
-            Severity::Warning,
-            Rule("addresses-lost-at-restart"),
-            message,
-        );
-        Some(finding.help(way_out(*why)))
-    };
-    later.filter_map(finding).collect()
-}
-
-fn way_out(why: LossReason) -> &'static str {
-    match why {
-        LossReason::PoolDisabled => {
-            "enable the pool, and change its selector so that it selects no new Service"
-        }
-        LossReason::Reserved => {
-            "set `allowFirstLastIPs: Yes`, or give the Services other addresses"
-        }
-        LossReason::Waiting => {
-            "give the pool room for the Services that wait, let the Services request the addresses that they have, or upgrade to Cilium 1.18.2 or later"
-        }
-        LossReason::SharingKey => "let the Services request the addresses that they have",
-        LossReason::NoLongerShared | LossReason::Taken => {
-            "give all but one of them another address, or make them compatible"
-        }
-        LossReason::PoolConflicting => "remove the addresses from one of the two pools",
-        LossReason::NoPool
-        | LossReason::NotSelected
-        | LossReason::Rejoined
-        | LossReason::NotRequested
-        | LossReason::BlockEdited
-        | LossReason::Hostname
-        | LossReason::UnknownPool => "correct the pool or the Service before the operator restarts",
-    }
 }
 
 /// Addresses that the rules of Cilium 1.16 and later take away: mostly those in `spec.cidrs`, which
@@ -284,6 +165,14 @@ fn cause_at_upgrade(
         }
     };
     (because.to_owned(), help)
+}
+
+pub(super) fn about_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
+    let mut services = lost.iter().map(|(name, _)| ObjectRef::service(name));
+    match services.next() {
+        Some(first) => services.fold(finding.about(first), Finding::about_also),
+        None => finding,
+    }
 }
 
 /// Services with addresses of pools that LB-IPAM does not serve, so that it takes the addresses for free.

@@ -4,9 +4,11 @@
 //! this.
 
 mod address_pools;
+mod address_requests;
 mod cluster;
 mod files;
 mod load_balancing;
+mod lost_addresses;
 mod names;
 mod neutron;
 pub mod operator_settings;
@@ -18,6 +20,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
 
+pub use address_requests::unread_request;
 pub use cluster::unseen;
 pub use files::is_private;
 pub use neutron::pools_outside;
@@ -59,6 +62,7 @@ pub fn advice(desired: &Desired) -> Vec<Finding> {
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
     let mut findings = load_balancing::of_cluster(observed);
     findings.extend(address_pools::that_go(observed));
+    findings.extend(address_requests::of_cluster(observed));
     findings.sort();
     findings
 }
@@ -75,6 +79,7 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     ));
     findings.extend(load_balancing::of_cluster(observed));
     findings.extend(address_pools::that_go(observed));
+    findings.extend(address_requests::of_cluster(observed));
     findings.extend(observed.findings.iter().cloned());
     findings
 }

@@ -65,6 +65,10 @@ impl<'o> Outlook<'o> {
         self.at_start.fatal.as_ref()
     }
 
+    pub fn service(&self, name: &ServiceName) -> Option<&'o LbService> {
+        self.observed.services.get(name)
+    }
+
     /// Everything that Services lose, or may lose.
     pub fn all_lost(&self) -> impl Iterator<Item = (&'o ServiceName, LostAddress)> {
         let services = self.observed.services.iter();

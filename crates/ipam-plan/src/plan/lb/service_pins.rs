@@ -308,7 +308,7 @@ impl PinPlanner<'_> {
             });
         }
         if let Some(address) = service
-            .spec_address
+            .spec_address()
             .filter(|address| !addresses.contains(address))
         {
             return Some(LbObstacle::SpecRequestsOtherAddress(address));
