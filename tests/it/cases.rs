@@ -73,6 +73,7 @@ groups! {
     slots_of_the_operator: "operator-slots", "operator-slots-other-nodes";
     other_allocators: "allocators";
     clusters_of_distributions: "distributions";
+    causes_that_are_computed: "causes";
 }
 
 /// Runs every case of a group, and fails with all that is not as expected.

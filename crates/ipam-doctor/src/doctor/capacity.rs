@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipnet::IpNet;
 
-use super::{about_nodes, finding, named, spaced};
+use super::orphans::Orphans;
+use super::{NEARLY, about_nodes, finding, named, spaced};
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{
     Finding, IpamMode, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits,
@@ -18,9 +19,6 @@ use ipam_plan::growth::Growth;
 use ipam_plan::plan::{
     Misplaced, MisplacedReason, Plan, PoolUse, PortChange, blocks_in_use, foreign_ranges, pool_use,
 };
-
-/// Percentage of used blocks from which a pool is nearly full.
-const NEARLY: u128 = 90;
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let uses = pool_use(desired, observed);
@@ -113,12 +111,13 @@ fn exhaustion<'g>(
 }
 
 /// Cilium's own cluster pool.
-pub(super) fn of_cluster_pool(observed: &Observed) -> Vec<Finding> {
+pub(super) fn of_cluster_pool(observed: &Observed, orphans: &Orphans<'_>) -> Vec<Finding> {
     if observed.cilium.mode() != ModeSeen::Known(IpamMode::ClusterPool) {
         return Vec::new();
     }
     Family::BOTH
         .into_iter()
+        .filter(|family| !orphans.fill(None, *family))
         .filter_map(|family| of_cluster_pool_family(observed, family))
         .collect()
 }

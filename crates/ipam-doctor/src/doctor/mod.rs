@@ -15,6 +15,7 @@ mod identity;
 mod ineffective;
 mod installation;
 mod operator_errors;
+mod orphans;
 mod pod_pool_use;
 mod route_dump;
 mod waiting;
@@ -27,12 +28,16 @@ use ipam_core::text::joined;
 use ipam_desired::Desired;
 use ipam_plan::check;
 use ipam_plan::plan::plan;
+use orphans::Orphans;
 
 pub use identity::{Conclusion, Confidence, conclusions};
 pub use route_dump::{Path, Route, RouteDump, RouteDumpError, Usage};
 
 /// Names that the message of a finding spells out; more are counted.
 const NAMED: usize = 10;
+
+/// Percentage of used blocks from which a pool is nearly full.
+const NEARLY: u128 = 90;
 
 /// All findings, the worst first. Rules on files need `desired`, and rules on routes need
 /// `route_dumps`.
@@ -41,7 +46,7 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 35] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 33] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -62,9 +67,7 @@ pub fn examine(
         ineffective::ipv6_before_1_19,
         annotations::faults,
         faulty_release::of_running,
-        operator_errors::orphans,
         operator_errors::of_earlier_nodes,
-        operator_errors::all,
         operator_errors::refused_soon,
         check::shared_slots::refused_at_operator_start,
         pod_pool_use::overlaps,
@@ -79,6 +82,9 @@ pub fn examine(
         waiting::services,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
+    let orphans = Orphans::of(observed);
+    findings.extend(orphans.finding(observed));
+    findings.extend(operator_errors::all(observed, &orphans));
     findings.extend(check::observed(observed));
     let no_files = Desired::default();
     findings.extend(check::unseen(desired.unwrap_or(&no_files), observed));
@@ -90,8 +96,8 @@ pub fn examine(
         findings.extend(capacity::of_plan(&plan));
         findings.extend(capacity::pairs_of_plan(&plan, observed));
     }
-    findings.extend(capacity::of_cluster_pool(observed));
-    findings.extend(pod_pool_use::exhausted(desired, observed));
+    findings.extend(capacity::of_cluster_pool(observed, &orphans));
+    findings.extend(pod_pool_use::exhausted(desired, observed, &orphans));
     findings.extend(route_dump::audit(route_dumps, desired, observed));
     findings.sort();
     findings.dedup();

@@ -1,8 +1,9 @@
 //! CiliumNodes that the operator refuses or will refuse, with the meaning and the fix of
-//! `status.ipam.operator-status.error`; and CiliumNodes without their Node.
+//! `status.ipam.operator-status.error`.
 
 use std::sync::Arc;
 
+use super::orphans::Orphans;
 use super::{finding, pod_pool_use};
 use ipam_cilium::observed::{
     BlockAllocator, CiliumNode, FamilyUse, ModeSeen, Observed, ObservedKind, OperatorBlocks,
@@ -25,10 +26,11 @@ enum Meaning {
     Refused,
 }
 
-pub(super) fn all(observed: &Observed) -> Vec<Finding> {
+pub(super) fn all(observed: &Observed, orphans: &Orphans<'_>) -> Vec<Finding> {
     let growth = Growth::of_cluster(observed);
     let nodes = observed.cilium_nodes.values();
     nodes
+        .filter(|node| !orphans.keep_from(&node.name))
         .filter_map(|node| of_node(observed, node, &growth))
         .collect()
 }
@@ -75,7 +77,7 @@ fn of_node(observed: &Observed, node: &CiliumNode, growth: &Growth<'_>) -> Optio
     })
 }
 
-fn blocks_of(observed: &Observed, node: &CiliumNode) -> String {
+pub(super) fn blocks_of(observed: &Observed, node: &CiliumNode) -> String {
     let blocks = if observed.is_multi_pool() {
         observed.pod_blocks_of(&node.name)
     } else {
@@ -170,35 +172,6 @@ pub(super) fn subject(node: &CiliumNode) -> ObjectRef {
         kind: "CiliumNode",
         name: node.name.to_string(),
     }
-}
-
-/// The lists of Nodes and CiliumNodes are consistent, so a joining node never appears here.
-pub(super) fn orphans(observed: &Observed) -> Vec<Finding> {
-    let orphans = observed
-        .cilium_nodes
-        .values()
-        .filter(|node| !observed.nodes.contains_key(&node.name));
-    let finding = |node: &Arc<CiliumNode>| {
-        let message = format!("CiliumNode `{}` has no Node", node.name);
-        let finding =
-            finding(Severity::Warning, "orphan-cilium-node", message).about(subject(node));
-        let keeper = node
-            .keeper
-            .as_deref()
-            .unwrap_or("nothing: Cilium's operator removes it within minutes");
-        let evidence = [
-            format!("spec.ipam.podCIDRs: {}", super::spaced(&node.pod_cidrs)),
-            format!("kept by {keeper}"),
-        ];
-        let finding = finding
-            .seen(evidence)
-            .causes("its blocks stay in use, and every agent keeps a route to it");
-        finding.help(format!(
-            "if the machine is gone: kubectl delete ciliumnode {}",
-            node.name
-        ))
-    };
-    orphans.map(finding).collect()
 }
 
 /// In ipam `cluster-pool`: blocks that the operator will refuse when it reads them, with its own

@@ -3,14 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{finding, named};
+use super::orphans::Orphans;
+use super::{NEARLY, finding, named};
 use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, Family, Range, Slots, overlapping_pairs};
 use ipam_desired::Desired;
-
-/// Percentage of used blocks from which a pool is nearly full.
-const NEARLY: u128 = 90;
 
 fn subject(name: &str) -> ObjectRef {
     ObjectRef {
@@ -42,7 +40,7 @@ pub(super) fn waits_for(node: &CiliumNode, pool: &str) -> bool {
         .any(|family| waits_for_family(node, pool, family))
 }
 
-fn waits_for_family(node: &CiliumNode, pool: &str, family: Family) -> bool {
+pub(super) fn waits_for_family(node: &CiliumNode, pool: &str, family: Family) -> bool {
     let requests = node.requested.iter().filter(|(name, _)| name == pool);
     let needed = requests.filter_map(|(_, needed)| needed.get(family).copied());
     let needed = needed.max().unwrap_or(0);
@@ -50,7 +48,11 @@ fn waits_for_family(node: &CiliumNode, pool: &str, family: Family) -> bool {
 }
 
 /// Pools with few free blocks or none. Nodes that wait for one make it an error.
-pub(super) fn exhausted(desired: Option<&Desired>, observed: &Observed) -> Vec<Finding> {
+pub(super) fn exhausted(
+    desired: Option<&Desired>,
+    observed: &Observed,
+    orphans: &Orphans<'_>,
+) -> Vec<Finding> {
     if !are_known(observed) {
         return Vec::new();
     }
@@ -59,6 +61,7 @@ pub(super) fn exhausted(desired: Option<&Desired>, observed: &Observed) -> Vec<F
         let families = Family::BOTH.into_iter();
         families.filter_map(move |family| Some((name.as_str(), family, pool.ranges.get(family)?)))
     });
+    let pools = pools.filter(|(name, family, _)| !orphans.fill(Some(name), *family));
     // A pool of the files has its own rule.
     let is_of_files = |name: &str| {
         desired.is_some_and(|desired| desired.pools.keys().any(|pool| pool.as_str() == name))
