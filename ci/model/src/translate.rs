@@ -164,6 +164,7 @@ impl Names {
             provider_id: None,
             authors: Vec::new(),
             distribution: None,
+            cluster_cidrs: None,
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cluster_cidrs::ClusterCidrs;
 use super::distribution::Distribution;
 use super::setting_key::arguments_of;
 use super::view_lb::{Container, WorkloadView};
@@ -41,8 +42,7 @@ pub enum CloudRoutes {
 pub(super) struct ControllerProcess {
     pub program: ControllerProgram,
     pub status: AllocatorStatus,
-    /// `--cluster-cidr`.
-    pub cluster_cidrs: Vec<Range>,
+    pub cluster_cidrs: ClusterCidrs,
     /// `--service-cluster-ip-range`.
     pub service_cidrs: Vec<Range>,
     pub routes: CloudRoutes,
@@ -55,7 +55,6 @@ pub(super) struct ControllerProcess {
 }
 
 const ALLOCATE: &str = "allocate-node-cidrs";
-const CLUSTER_CIDR: &str = "cluster-cidr";
 const SERVICE_CIDR: &str = "service-cluster-ip-range";
 const ROUTES: &str = "configure-cloud-routes";
 
@@ -86,7 +85,7 @@ impl ControllerProcess {
                 ControllerProcess {
                     program: program?,
                     status: status(program?, containers[place], lines),
-                    cluster_cidrs: ranges_of(lines, CLUSTER_CIDR),
+                    cluster_cidrs: ClusterCidrs::of(lines),
                     service_cidrs: ranges_of(lines, SERVICE_CIDR),
                     routes: routes(lines),
                     object: view.metadata.name.clone().into_owned(),
@@ -110,16 +109,8 @@ impl ControllerProcess {
             AllocatorStatus::Active => "true",
         };
         let mut words = vec![self.program.to_string(), format!("--{ALLOCATE}={value}")];
-        for (flag, ranges) in [
-            (CLUSTER_CIDR, &self.cluster_cidrs),
-            (SERVICE_CIDR, &self.service_cidrs),
-        ] {
-            let blocks = ranges.iter().filter_map(Range::largest_block);
-            let cidrs: Vec<String> = blocks.map(|block| block.to_string()).collect();
-            if !cidrs.is_empty() {
-                words.push(format!("--{flag}={}", cidrs.join(",")));
-            }
-        }
+        words.extend(self.cluster_cidrs.words());
+        words.extend(ranges_flag(SERVICE_CIDR, &self.service_cidrs));
         if self.routes == CloudRoutes::On {
             words.push(format!("--{ROUTES}=true"));
         }
@@ -128,18 +119,18 @@ impl ControllerProcess {
 }
 
 /// One command: the words of a container, or a command of its shell script.
-struct CommandLine {
+pub(super) struct CommandLine {
     words: Vec<String>,
     flags: BTreeMap<String, String>,
 }
 
 impl CommandLine {
-    fn new(words: Vec<String>) -> CommandLine {
+    pub(super) fn new(words: Vec<String>) -> CommandLine {
         let flags = arguments_of(&words);
         CommandLine { words, flags }
     }
 
-    fn flag(&self, key: &str) -> Option<&str> {
+    pub(super) fn flag(&self, key: &str) -> Option<&str> {
         self.flags.get(key).map(String::as_str)
     }
 
@@ -167,7 +158,7 @@ impl CommandLine {
 
     /// Whether flags may come from a file, a variable or another command, or are written in a way
     /// that only a shell reads.
-    fn hides_flags(&self) -> bool {
+    pub(super) fn hides_flags(&self) -> bool {
         let hides = |word: &String| {
             let is_value_of_flag = word.starts_with("--") && !word.starts_with("--{");
             let is_expanded = word.contains(['$', '{', '\\']) && !is_value_of_flag;
@@ -286,11 +277,18 @@ fn lacks_node_ipam(container: &Container) -> bool {
     words.any(|word| WITHOUT_NODE_IPAM.iter().any(|name| word.contains(name)))
 }
 
-fn ranges_of(lines: &[CommandLine], flag: &str) -> Vec<Range> {
+pub(super) fn ranges_of(lines: &[CommandLine], flag: &str) -> Vec<Range> {
     let texts = lines.iter().filter_map(|line| line.flag(flag));
     let texts = texts.flat_map(|list| list.split(','));
     let blocks = texts.filter_map(|text| Block::lenient(text.trim()).ok());
     blocks.map(|block| block.range()).collect()
+}
+
+/// A flag from which [`ranges_of`] reads the same; `None` without ranges.
+pub(super) fn ranges_flag(flag: &str, ranges: &[Range]) -> Option<String> {
+    let blocks = ranges.iter().filter_map(Range::largest_block);
+    let cidrs: Vec<String> = blocks.map(|block| block.to_string()).collect();
+    (!cidrs.is_empty()).then(|| format!("--{flag}={}", cidrs.join(",")))
 }
 
 fn routes(lines: &[CommandLine]) -> CloudRoutes {
@@ -606,7 +604,7 @@ mod tests {
         let read = |words: &[&str]| {
             let words = [&["cloud-controller-manager"], words].concat();
             let process = processes("p", &json!({"name": "c", "command": words})).remove(0);
-            let ranges = process.cluster_cidrs.iter().map(Range::to_string);
+            let ranges = process.cluster_cidrs.ranges.iter().map(ToString::to_string);
             (ranges.collect::<Vec<_>>().join(" "), process.routes)
         };
         let cidrs = ["--cluster-cidr", "10.1.0.0/16,fd00::/48"];

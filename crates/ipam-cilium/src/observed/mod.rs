@@ -8,6 +8,7 @@ mod announced_services;
 mod bgp;
 mod cilium;
 mod claimed;
+mod cluster_cidrs;
 mod controller_process;
 mod distribution;
 mod holding;
@@ -53,6 +54,7 @@ pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
 pub use claimed::{StoredClaims, UnfinishedMigration};
+pub use cluster_cidrs::ClusterCidrs;
 pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
 pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
@@ -303,6 +305,8 @@ pub struct Node {
     pub authors: Vec<Author>,
     /// The distribution of Kubernetes, if the Node shows it.
     pub distribution: Option<Distribution>,
+    /// The ranges of the kube-controller-manager in its k3s server.
+    pub cluster_cidrs: Option<Box<ClusterCidrs>>,
 }
 
 /// Whether a Node carries [`PROTECTED_ANNOTATION`].

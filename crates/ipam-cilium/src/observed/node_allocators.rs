@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::cluster_cidrs::ClusterCidrs;
 use super::controller_process::{
     AllocatorStatus, CloudRoutes, ControllerProcess, ControllerProgram, named_in,
 };
@@ -23,8 +24,8 @@ pub struct Allocator {
     pub proof: AllocatorProof,
     /// What is known, as a text that continues after the name.
     pub evidence: String,
-    /// Its `--cluster-cidr`, as far as visible. It assigns blocks of these ranges.
-    pub cluster_cidrs: Vec<Range>,
+    /// It assigns blocks of these ranges.
+    pub cluster_cidrs: ClusterCidrs,
     pub routes: CloudRoutes,
     /// How an administrator switches it off.
     pub switch_off: String,
@@ -80,7 +81,9 @@ impl Observed {
     pub fn cluster_cidrs(&self) -> Vec<Range> {
         let mut allocators: Vec<&Arc<Allocator>> = self.allocators.iter().collect();
         allocators.sort_by_key(|allocator| std::cmp::Reverse(allocator.status));
-        let ranges = allocators.into_iter().flat_map(|one| &one.cluster_cidrs);
+        let ranges = allocators
+            .into_iter()
+            .flat_map(|one| &one.cluster_cidrs.ranges);
         ranges.copied().collect()
     }
 }
@@ -106,6 +109,13 @@ pub(super) fn allocators(
     {
         let allocator = hidden_manager(hidden);
         found.insert(allocator.name.clone(), allocator);
+    }
+    let server = nodes
+        .values()
+        .find_map(|node| node.cluster_cidrs.as_deref());
+    let k3s = Distribution::K3s.embedding_process();
+    if let (Some(server), Some(allocator)) = (server, k3s.and_then(|name| found.get_mut(name))) {
+        allocator.cluster_cidrs = server.clone();
     }
     found.into_values().map(Arc::new).collect()
 }
@@ -174,7 +184,7 @@ fn unproven(name: &str, distribution: Option<Distribution>) -> Allocator {
         status: AllocatorStatus::Unknown,
         proof: AllocatorProof::Indirect,
         evidence: String::new(),
-        cluster_cidrs: Vec::new(),
+        cluster_cidrs: ClusterCidrs::NONE,
         routes: CloudRoutes::Off,
         switch_off: switch_off(distribution, name),
     }
@@ -197,11 +207,9 @@ fn of_processes(
         (_, AllocatorStatus::Inactive) => "runs without --allocate-node-cidrs=true",
         (_, AllocatorStatus::Unknown) => "runs with flags that are not visible",
     };
-    let mut cluster_cidrs: Vec<Range> = Vec::new();
-    for range in processes.iter().flat_map(|process| &process.cluster_cidrs) {
-        if !cluster_cidrs.contains(range) {
-            cluster_cidrs.push(*range);
-        }
+    let mut cluster_cidrs = leader.cluster_cidrs.clone();
+    for process in processes {
+        cluster_cidrs.add(&process.cluster_cidrs.ranges);
     }
     Some(Allocator {
         status: leader.status,

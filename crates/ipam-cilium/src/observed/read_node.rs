@@ -10,7 +10,7 @@ use super::view::{
     RequestedPool, owning_node,
 };
 use super::{
-    AgentTrace, Author, CiliumNode, Distribution, HoldingField, Node, ObjectVersion,
+    AgentTrace, Author, CiliumNode, ClusterCidrs, Distribution, HoldingField, Node, ObjectVersion,
     OperatorAttention, Protection,
 };
 use ipam_core::model::PerFamily;
@@ -57,6 +57,11 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             &view.status.info.os_image,
             view.spec.provider_id.as_deref().unwrap_or_default(),
         ),
+        cluster_cidrs: annotations
+            .k3s_arguments
+            .as_deref()
+            .and_then(|text| ClusterCidrs::of_k3s(text, machine_family(&view.status.addresses)))
+            .map(Box::new),
     };
     (Some(node), Vec::new())
 }
@@ -163,6 +168,15 @@ fn machine_addresses(written: &[NodeAddress<'_>]) -> Vec<IpAddr> {
     let mut seen = BTreeSet::new();
     addresses.retain(|address| seen.insert(*address));
     addresses
+}
+
+/// IPv6 if the machine has no IPv4 address.
+fn machine_family(written: &[NodeAddress<'_>]) -> Family {
+    let addresses = machine_addresses(written);
+    match addresses.iter().any(IpAddr::is_ipv4) || addresses.is_empty() {
+        true => Family::Ipv4,
+        false => Family::Ipv6,
+    }
 }
 
 fn attention(ignore: Option<&str>) -> OperatorAttention {

@@ -11,6 +11,7 @@ use super::announced_services::{is_of_load_balancing, slim_data};
 use super::bgp::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
+use super::cluster_cidrs::{K3S_ARGUMENTS, slim_k3s_arguments};
 use super::controller_process::ControllerProcess;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::pod_pools::PodPoolView;
@@ -105,6 +106,9 @@ fn whole(_: &[&str], _: &Value) -> Option<Value> {
 fn narrow_node(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(managers::<ManagedFields>(value)),
+        ["metadata", "annotations", K3S_ARGUMENTS] => {
+            Some(slim_k3s_arguments(value.as_str().unwrap_or_default()).into())
+        }
         _ => None,
     }
 }
@@ -538,6 +542,7 @@ mod tests {
                     "io.cilium.network.ipv4-pod-cidr": "10.0.1.0/24",
                     "io.cilium.network.ipv6-pod-cidr": "fd00:1::/64",
                     "cilium-ipam.io/protected": "true", "ipam.cilium.io/ignore": "true",
+                    "k3s.io/node-args": "[\"server\",\"--token=secret\",\"--cluster-cidr=10.1.0.0/16\"]",
                     "secret": "secret"}},
                 "spec": {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24", "fd00:2::/64"],
                     "providerID": "p"},

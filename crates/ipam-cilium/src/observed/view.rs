@@ -63,6 +63,8 @@ pub(super) struct PodCidrAnnotations<'a> {
     pub migration: Option<Cow<'a, str>>,
     #[serde(borrow, rename = "ipam.cilium.io/ignore")]
     pub ignore: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "k3s.io/node-args")]
+    pub k3s_arguments: Option<Cow<'a, str>>,
 }
 
 impl PodCidrAnnotations<'_> {

@@ -165,14 +165,10 @@ fn of_pod_pools(observed: &Observed) -> Vec<Supply<'_>> {
 
 fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
     let supply = |(allocator, range): (&Allocator, &Range)| {
-        // `--node-cidr-mask-size` and its IPv6 twin, by default.
-        let size = match range.family() {
-            Family::Ipv4 => 24,
-            Family::Ipv6 => 64,
-        };
+        let sizes = &allocator.cluster_cidrs.block_sizes;
         Some(Supply {
             range: *range,
-            size: BlockSize::new(range.family(), size).ok()?,
+            size: *sizes.get(range.family())?,
             source: format!("--cluster-cidr of {}", allocator.name),
             object: None,
             help: "before it is reached, run the controller with --allocate-node-cidrs=false and let `cilium-ipam` assign the blocks",
@@ -180,7 +176,10 @@ fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
     };
     let allocators = observed.allocators.iter();
     let active = allocators.filter(|allocator| allocator.status == AllocatorStatus::Active);
-    let ranges = active.flat_map(|one| one.cluster_cidrs.iter().map(move |range| (&**one, range)));
+    let ranges = active.flat_map(|one| {
+        let ranges = one.cluster_cidrs.ranges.iter();
+        ranges.map(move |range| (&**one, range))
+    });
     ranges.filter_map(supply).collect()
 }
 

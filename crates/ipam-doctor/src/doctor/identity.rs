@@ -248,7 +248,7 @@ fn allocators(observed: &Observed) -> Vec<Conclusion> {
             (_, AllocatorProof::Flags) => Confidence::Certain,
             (_, AllocatorProof::Indirect) => Confidence::Likely,
         };
-        let ranges = super::spaced(&allocator.cluster_cidrs);
+        let ranges = super::spaced(&allocator.cluster_cidrs.ranges);
         let evidence = match ranges.is_empty() {
             true => allocator.evidence.clone(),
             false => format!("{}, --cluster-cidr {ranges}", allocator.evidence),

@@ -169,7 +169,7 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
 /// A node-ipam controller refuses to start with a Node outside `--cluster-cidr`
 /// (`pkg/controller/nodeipam/ipam/range_allocator.go` @ 1.36).
 fn outside_cluster_cidr(observed: &Observed, allocator: &Allocator) -> Option<Finding> {
-    let ranges = &allocator.cluster_cidrs;
+    let ranges = &allocator.cluster_cidrs.ranges;
     if allocator.status != AllocatorStatus::Active || ranges.is_empty() {
         return None;
     }

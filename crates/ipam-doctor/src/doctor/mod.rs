@@ -8,6 +8,7 @@ mod annotations;
 mod announcing;
 mod blocks;
 mod capacity;
+mod cluster_cidr_use;
 mod endpoint_routes;
 mod faulty_release;
 mod future_ranges;
@@ -19,6 +20,7 @@ mod orphans;
 mod pod_pool_use;
 mod route_dump;
 mod waiting;
+mod without_block;
 
 use std::fmt::Display;
 
@@ -46,7 +48,7 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 33] = [
+    let rules: [fn(&Observed) -> Vec<Finding>; 32] = [
         installation::no_cilium,
         installation::modes_of_other_allocators,
         installation::agents_of_two_versions,
@@ -55,7 +57,6 @@ pub fn examine(
         blocks::held_twice,
         blocks::changes_at_restart,
         blocks::unused_specs,
-        blocks::nodes,
         endpoint_routes::missing,
         announcing::blocks_of_others,
         announcing::unused_advertisements,
@@ -88,13 +89,14 @@ pub fn examine(
     findings.extend(check::observed(observed));
     let no_files = Desired::default();
     findings.extend(check::unseen(desired.unwrap_or(&no_files), observed));
-    if let Some(desired) = desired {
+    let plan = desired.map(|desired| plan(desired, observed, Vec::new()));
+    findings.extend(without_block::nodes(observed, plan.as_ref(), &orphans));
+    if let Some((desired, plan)) = desired.zip(plan.as_ref()) {
         findings.extend(check::examination(desired, observed));
         findings.extend(future_ranges::outside_pools(desired, observed));
         findings.extend(capacity::of_pools(desired, observed));
-        let plan = plan(desired, observed, Vec::new());
-        findings.extend(capacity::of_plan(&plan));
-        findings.extend(capacity::pairs_of_plan(&plan, observed));
+        findings.extend(capacity::of_plan(plan));
+        findings.extend(capacity::pairs_of_plan(plan, observed));
     }
     findings.extend(capacity::of_cluster_pool(observed, &orphans));
     findings.extend(pod_pool_use::exhausted(desired, observed, &orphans));

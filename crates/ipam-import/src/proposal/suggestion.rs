@@ -8,6 +8,7 @@ use super::{Split, in_other_use};
 use ipam_cilium::observed::{DEFAULT_POOL_SETTING, FamilyUse, ModeSeen, Observed, SeenPodPool};
 use ipam_core::model::{IpamMode, NodeName, PerFamily};
 use ipam_core::net::{Block, BlockSize, Family, Range, touching};
+use ipam_plan::allocators::reads_nodes;
 
 /// Fewest blocks around held ones, so that a small cluster can grow.
 const FEWEST: u128 = 16;
@@ -147,9 +148,22 @@ fn sizes(observed: &Observed) -> PerFamily<BlockSize> {
         let mask = observed.operator_mask(family).filter(|_| of_operator);
         let usual = mask.map_or(usual, u64::from);
         let usual = || BlockSize::new(family, usual).ok();
-        *sizes.get_mut(family) = held.get(family).copied().or(of_pool).or_else(usual);
+        let held = held.get(family).copied().or(of_pool);
+        *sizes.get_mut(family) = held
+            .or_else(|| of_controller(observed, family))
+            .or_else(usual);
     }
     sizes
+}
+
+/// The size of the blocks that a controller of Kubernetes assigns.
+fn of_controller(observed: &Observed, family: Family) -> Option<BlockSize> {
+    let mut assigning = observed.allocators.iter().filter(|one| {
+        let mut ranges = one.cluster_cidrs.ranges.iter();
+        reads_nodes(observed) && ranges.any(|range| range.family() == family)
+    });
+    let sizes = assigning.next()?.cluster_cidrs.block_sizes;
+    sizes.get(family).copied()
 }
 
 fn cidrs_of(observed: &Observed, size: BlockSize, room: Room) -> (Vec<Block>, CidrSource) {

@@ -196,7 +196,7 @@ fn outside(desired: &Desired, allocator: &Allocator) -> Option<Finding> {
         ),
         _ => return None,
     };
-    let ranges = &allocator.cluster_cidrs;
+    let ranges = &allocator.cluster_cidrs.ranges;
     let is_outside = |range: Range| !ranges.iter().any(|around| around.contains(&range));
     let mut pools = desired.pools.values().filter_map(|pool: &Pool| {
         let mut outside = pool.ranges.iter();

@@ -1,0 +1,227 @@
+//! The ranges of which kube-controller-manager cuts a block for each Node, by its flags or by those
+//! of the k3s server that contains it.
+
+use super::controller_process::{CommandLine, ranges_flag, ranges_of};
+use ipam_core::model::PerFamily;
+use ipam_core::net::{Block, BlockSize, Family, Range};
+
+/// `--cluster-cidr` of a controller, as far as visible.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterCidrs {
+    pub ranges: Vec<Range>,
+    /// Of each range it cuts blocks of this size. None if that is not visible, or if it takes blocks
+    /// from a cloud.
+    pub block_sizes: PerFamily<BlockSize>,
+}
+
+const CLUSTER_CIDR: &str = "cluster-cidr";
+const ALLOCATOR_TYPE: &str = "cidr-allocator-type";
+
+/// Flag and default of each family (`cmd/kube-controller-manager/app/core.go` @ 1.36).
+const MASK_SIZES: [(Family, &str, u64); 2] = [
+    (Family::Ipv4, "node-cidr-mask-size-ipv4", 24),
+    (Family::Ipv6, "node-cidr-mask-size-ipv6", 64),
+];
+
+/// The flag for clusters of one family.
+const MASK_SIZE: &str = "node-cidr-mask-size";
+
+/// The annotation of a Node with the arguments of k3s, those of its configuration file included.
+pub(super) const K3S_ARGUMENTS: &str = "k3s.io/node-args";
+
+/// Passes an argument to the kube-controller-manager in k3s.
+const K3S_PASSED: &str = "--kube-controller-manager-arg";
+
+impl ClusterCidrs {
+    pub(super) const NONE: ClusterCidrs = ClusterCidrs {
+        ranges: Vec::new(),
+        block_sizes: PerFamily::NONE,
+    };
+
+    /// By the flags of a container.
+    pub(super) fn of(lines: &[CommandLine]) -> ClusterCidrs {
+        let ranges = ranges_of(lines, CLUSTER_CIDR);
+        ClusterCidrs {
+            block_sizes: block_sizes(lines, &ranges),
+            ranges,
+        }
+    }
+
+    /// By the annotation [`K3S_ARGUMENTS`] of a server's Node; `None` for an agent. Without
+    /// `--cluster-cidr`, k3s takes the default of the family of its Node.
+    pub(super) fn of_k3s(annotation: &str, family: Family) -> Option<ClusterCidrs> {
+        let words: Vec<String> = serde_json::from_str(annotation).ok()?;
+        if words.first().map(String::as_str) != Some("server") {
+            return None;
+        }
+        let mut found = ClusterCidrs::of(&[CommandLine::new(unwrapped(&words))]);
+        if found.ranges.is_empty() {
+            let default = match family {
+                Family::Ipv4 => "10.42.0.0/16",
+                Family::Ipv6 => "fd00:42::/56",
+            };
+            found
+                .ranges
+                .extend(Block::lenient(default).ok().map(Block::range));
+        }
+        Some(found)
+    }
+
+    /// Flags from which [`ClusterCidrs::of`] reads the same.
+    pub(super) fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = ranges_flag(CLUSTER_CIDR, &self.ranges)
+            .into_iter()
+            .collect();
+        for (family, flag, default) in MASK_SIZES {
+            match self.block_sizes.get(family) {
+                Some(size) if u64::from(size.prefix_len()) == default => {}
+                Some(size) => words.push(format!("--{flag}={}", size.prefix_len())),
+                None => words.push(format!("--{flag}=$")),
+            }
+        }
+        words
+    }
+
+    /// Adds the ranges of another process of the same program.
+    pub(super) fn add(&mut self, ranges: &[Range]) {
+        for range in ranges {
+            if !self.ranges.contains(range) {
+                self.ranges.push(*range);
+            }
+        }
+    }
+}
+
+/// The annotation with nothing but the flags that are read: others may be secrets.
+pub(super) fn slim_k3s_arguments(annotation: &str) -> String {
+    let words: Vec<String> = serde_json::from_str(annotation).unwrap_or_default();
+    let Some(first) = words.first().filter(|first| *first == "server") else {
+        return "[]".to_owned();
+    };
+    let line = [CommandLine::new(unwrapped(&words))];
+    let mut kept = vec![first.clone()];
+    kept.extend(ClusterCidrs::of(&line).words());
+    serde_json::Value::from(kept).to_string()
+}
+
+/// The words, with the arguments for kube-controller-manager as flags of their own.
+fn unwrapped(words: &[String]) -> Vec<String> {
+    let mut unwrapped = Vec::new();
+    let mut is_passed = false;
+    for word in words {
+        match word.strip_prefix(K3S_PASSED) {
+            _ if is_passed => unwrapped.push(format!("--{word}")),
+            // The arguments have what the file says.
+            _ if word == "--config" => {}
+            Some("") => {}
+            Some(value) if value.starts_with('=') => unwrapped.push(format!("--{}", &value[1..])),
+            Some(_) | None => unwrapped.push(word.clone()),
+        }
+        is_passed = !is_passed && word == K3S_PASSED;
+    }
+    unwrapped
+}
+
+fn block_sizes(lines: &[CommandLine], ranges: &[Range]) -> PerFamily<BlockSize> {
+    let flag = |key: &str| lines.iter().find_map(|line| line.flag(key));
+    let mut sizes = PerFamily::NONE;
+    if flag(ALLOCATOR_TYPE).is_some_and(|name| name != "RangeAllocator") {
+        return sizes;
+    }
+    let is_hidden = lines.iter().any(CommandLine::hides_flags);
+    for (family, key, default) in MASK_SIZES {
+        let is_alone = ranges.iter().all(|range| range.family() == family);
+        let written = flag(key).or_else(|| flag(MASK_SIZE).filter(|_| is_alone));
+        let length = match written.filter(|text| *text != "0") {
+            Some(text) => text.parse().ok(),
+            None => (!is_hidden).then_some(default),
+        };
+        *sizes.get_mut(family) = length.and_then(|length| BlockSize::new(family, length).ok());
+    }
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> ClusterCidrs {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        ClusterCidrs::of(&[CommandLine::new(words)])
+    }
+
+    fn shown(cidrs: &ClusterCidrs) -> String {
+        let ranges = cidrs.ranges.iter().map(Range::to_string);
+        let sizes = cidrs
+            .block_sizes
+            .iter()
+            .map(|size| size.prefix_len().to_string());
+        ranges.chain(sizes).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn sizes_by_flags_and_defaults() {
+        for (words, expected) in [
+            (
+                &["--cluster-cidr", "10.1.0.0/16,fd00::/48"][..],
+                "10.1.0.0/16 fd00::/48 24 64",
+            ),
+            (
+                &["--cluster-cidr=10.1.0.0/16", "--node-cidr-mask-size=26"],
+                "10.1.0.0/16 26 64",
+            ),
+            (
+                &["--cluster-cidr=fd00::/48", "--node-cidr-mask-size=60"],
+                "fd00::/48 24 60",
+            ),
+            (
+                &[
+                    "--cluster-cidr=10.1.0.0/16,fd00::/48",
+                    "--node-cidr-mask-size-ipv6=56",
+                ],
+                "10.1.0.0/16 fd00::/48 24 56",
+            ),
+            (
+                &["--cluster-cidr=10.1.0.0/16", "--node-cidr-mask-size=0"],
+                "10.1.0.0/16 24 64",
+            ),
+            (
+                &[
+                    "--cluster-cidr=10.1.0.0/16",
+                    "--cidr-allocator-type=CloudAllocator",
+                ],
+                "10.1.0.0/16",
+            ),
+            (
+                &["kcm", "--cluster-cidr=10.1.0.0/16", "$FLAGS"],
+                "10.1.0.0/16",
+            ),
+        ] {
+            let cidrs = read(words);
+            assert_eq!(shown(&cidrs), expected, "{words:?}");
+            let again = cidrs.words();
+            let again: Vec<&str> = again.iter().map(String::as_str).collect();
+            assert_eq!(read(&again), cidrs, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_k3s() {
+        let of = |annotation: &str, family| {
+            let read = |text: &str| ClusterCidrs::of_k3s(text, family);
+            let slimmed = slim_k3s_arguments(annotation);
+            assert_eq!(read(&slimmed), read(annotation), "{slimmed}");
+            assert!(!slimmed.contains("secret"), "{slimmed}");
+            read(annotation)
+                .map(|cidrs| shown(&cidrs))
+                .unwrap_or_default()
+        };
+        let passed = r#"["server","--token","secret","--cluster-cidr","10.9.0.0/20","--kube-controller-manager-arg","node-cidr-mask-size=22"]"#;
+        assert_eq!(of(passed, Family::Ipv4), "10.9.0.0/20 22 64");
+        let joined = r#"["server","--kube-controller-manager-arg=node-cidr-mask-size-ipv4=25"]"#;
+        assert_eq!(of(joined, Family::Ipv4), "10.42.0.0/16 25 64");
+        assert_eq!(of(r#"["server"]"#, Family::Ipv6), "fd00:42::/56 24 64");
+        assert_eq!(of(r#"["agent","--token","secret"]"#, Family::Ipv4), "");
+        assert_eq!(of("secret", Family::Ipv4), "");
+    }
+}

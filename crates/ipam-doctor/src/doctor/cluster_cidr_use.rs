@@ -1,0 +1,173 @@
+//! How much of `--cluster-cidr` of kube-controller-manager is used, by its flags and the Nodes.
+
+use super::{NAMED, NEARLY, finding};
+use ipam_cilium::observed::{Allocator, AllocatorStatus, Observed};
+use ipam_core::model::{Finding, NodeName, Severity, count, first_of, grouped_digits};
+use ipam_core::net::{Block, BlockSize, Family, Slots};
+use ipam_plan::allocators::{described, fix, reads_nodes};
+
+/// Widest difference of an IPv6 range and its blocks (`pkg/controller/nodeipam/ipam/cidrset` @
+/// 1.36).
+const MOST_BITS: u8 = 16;
+
+/// A range of an active allocator that Cilium depends on.
+pub(super) struct RangeUse<'o> {
+    allocator: &'o Allocator,
+    range: Block,
+    size: BlockSize,
+    room: Room,
+    holders: Vec<&'o NodeName>,
+}
+
+enum Room {
+    Blocks {
+        total: u128,
+        used: u128,
+    },
+    /// The allocator does not start, because of this.
+    Refused(&'static str),
+}
+
+pub(super) fn of_allocators(observed: &Observed) -> Vec<RangeUse<'_>> {
+    let allocators = observed
+        .allocators
+        .iter()
+        .filter(|allocator| reads_nodes(observed) && allocator.status == AllocatorStatus::Active);
+    let uses = allocators.flat_map(|allocator| {
+        let cidrs = &allocator.cluster_cidrs;
+        let blocks = cidrs
+            .ranges
+            .iter()
+            .filter_map(|range| range.largest_block());
+        blocks.filter_map(|range| {
+            let size = *cidrs.block_sizes.get(range.family())?;
+            Some(RangeUse::of(observed, allocator, range, size))
+        })
+    });
+    uses.collect()
+}
+
+impl<'o> RangeUse<'o> {
+    fn of(
+        observed: &'o Observed,
+        allocator: &'o Allocator,
+        range: Block,
+        size: BlockSize,
+    ) -> RangeUse<'o> {
+        let is_wide = size.prefix_len().saturating_sub(range.prefix_len()) > MOST_BITS;
+        let shown = observed.nodes.values().flat_map(|node| {
+            let blocks = node.spec.iter().filter(|block| range.overlaps(**block));
+            blocks.map(|block| (&node.name, *block))
+        });
+        let shown: Vec<(&NodeName, Block)> = shown.collect();
+        let room = match Slots::new(range, size) {
+            None => Room::Refused("the range is smaller than one block"),
+            Some(_) if is_wide && range.family() == Family::Ipv6 => {
+                Room::Refused("they are more than 16 bits apart")
+            }
+            Some(mut slots) => {
+                shown
+                    .iter()
+                    .for_each(|(_, block)| slots.take(&block.range()));
+                Room::Blocks {
+                    total: slots.count(),
+                    used: slots.taken(),
+                }
+            }
+        };
+        RangeUse {
+            allocator,
+            range,
+            size,
+            room,
+            holders: shown.into_iter().map(|(name, _)| name).collect(),
+        }
+    }
+
+    /// Whether the allocator has no block for a further Node.
+    pub(super) fn is_full(&self) -> bool {
+        match self.room {
+            Room::Blocks { total, used } => used >= total,
+            Room::Refused(_) => true,
+        }
+    }
+
+    /// Why the allocator has no block.
+    pub(super) fn why(&self) -> String {
+        let RangeUse {
+            allocator, range, ..
+        } = self;
+        let (name, mask) = (allocator.name.escape_debug(), self.size.prefix_len());
+        match self.room {
+            Room::Blocks { total, .. } => {
+                let noun = if total == 1 { "node" } else { "nodes" };
+                let total = grouped_digits(total);
+                format!(
+                    "--cluster-cidr {range} of {name} has room for {total} {noun} with node mask {mask}"
+                )
+            }
+            Room::Refused(why) => format!(
+                "{name} does not start with --cluster-cidr {range} and node mask {mask}: {why}"
+            ),
+        }
+    }
+
+    pub(super) fn evidence(&self) -> [String; 2] {
+        let holders = self.holders.iter().map(|name| format!("`{name}`"));
+        let holders = match self.holders.is_empty() {
+            true => "no node".to_owned(),
+            false => first_of(NAMED, holders),
+        };
+        [
+            described(self.allocator),
+            format!(
+                "--cluster-cidr {} in blocks of /{}: {} a block of it ({holders})",
+                self.range,
+                self.size.prefix_len(),
+                match self.holders.len() {
+                    1 => "1 node has".to_owned(),
+                    nodes => format!("{} have", count(nodes, "node")),
+                },
+            ),
+        ]
+    }
+
+    pub(super) fn help(&self) -> String {
+        let RangeUse {
+            allocator, range, ..
+        } = self;
+        let flag = match range.family() {
+            Family::Ipv4 => "--node-cidr-mask-size-ipv4",
+            Family::Ipv6 => "--node-cidr-mask-size-ipv6",
+        };
+        let name = allocator.name.escape_debug();
+        match self.room {
+            Room::Blocks { .. } => format!(
+                "widen --cluster-cidr of {name} to a CIDR that contains {range} and that nothing else uses, or set a longer {flag}. To assign blocks of other CIDRs with `cilium-ipam`: {}",
+                fix(allocator)
+            ),
+            Room::Refused(_) => format!("correct --cluster-cidr or {flag} of {name}"),
+        }
+    }
+
+    /// A finding if few blocks are left.
+    pub(super) fn nearly_exhausted(&self) -> Option<Finding> {
+        let Room::Blocks { total, used } = self.room else {
+            return None;
+        };
+        (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
+        let [left, total] = [total - used.min(total), total].map(grouped_digits);
+        let message = format!(
+            "--cluster-cidr of {} has {left} of {total} {} blocks left",
+            self.allocator.name.escape_debug(),
+            self.range.family()
+        );
+        let finding = finding(Severity::Warning, "cluster-cidr-nearly-exhausted", message);
+        Some(
+            finding
+                .seen(self.evidence())
+                .causes("new nodes get no block, and their agents wait")
+                .help(self.help()),
+        )
+    }
+}

@@ -1,0 +1,261 @@
+//! Nodes whose agents wait for a block: the families that they lack, the cause where it can be
+//! computed, and allocators that soon have none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::cluster_cidr_use::{self, RangeUse};
+use super::finding;
+use super::orphans::Orphans;
+use ipam_cilium::observed::{AnnotationReads, FamilyUse, ModeSeen, Node, Observed, ObservedKind};
+use ipam_core::model::{Finding, IpamMode, NodeName, Severity};
+use ipam_core::net::Family;
+use ipam_core::text::joined;
+use ipam_desired::Policy;
+use ipam_plan::allocators::{OtherAllocator, described, fix};
+use ipam_plan::check::operator_settings;
+use ipam_plan::plan::{BlockedReason, Plan, Target, WritePathObstacle};
+
+/// What a node lacks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lack {
+    families: Vec<Family>,
+    spec: Spec,
+}
+
+/// `spec.podCIDRs` of a Node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Spec {
+    /// It can be written, or does not matter.
+    Open,
+    /// It has the other family only, and the annotation is not read.
+    Final,
+}
+
+/// Why nodes wait.
+#[derive(Default)]
+struct Cause {
+    /// Follows the message.
+    why: Option<String>,
+    evidence: Vec<String>,
+    help: String,
+}
+
+/// An agent waits indefinitely until its node has a block of each enabled family.
+pub(super) fn nodes(
+    observed: &Observed,
+    plan: Option<&Plan>,
+    orphans: &Orphans<'_>,
+) -> Vec<Finding> {
+    let of_mode: fn(&Observed, &Node) -> Vec<Family> = match observed.cilium.mode() {
+        ModeSeen::Known(IpamMode::Kubernetes) => lacks_in_kubernetes,
+        ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool) => lacks_in_cilium_node,
+        ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => return Vec::new(),
+    };
+    let mut groups: BTreeMap<Lack, Vec<&Arc<Node>>> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        let families = of_mode(observed, node);
+        if !families.is_empty() && !orphans.keep_from(&node.name) {
+            let spec = spec(observed, node);
+            groups
+                .entry(Lack { families, spec })
+                .or_default()
+                .push(node);
+        }
+    }
+    let uses = cluster_cidr_use::of_allocators(observed);
+    let waits_for_allocator = groups.keys().any(|lack| lack.spec == Spec::Open);
+    let nearly = uses
+        .iter()
+        .filter(|one| !(waits_for_allocator && one.is_full()));
+    let nearly: Vec<Finding> = nearly.filter_map(RangeUse::nearly_exhausted).collect();
+    let findings = groups.iter().map(|(lack, nodes)| {
+        let cause = match observed.cilium.mode() {
+            ModeSeen::Known(IpamMode::Kubernetes) => {
+                in_kubernetes(observed, plan, &uses, lack, nodes)
+            }
+            _ => in_cilium_node(observed, lack, nodes),
+        };
+        of_lack(observed, lack, nodes, cause)
+    });
+    findings.chain(nearly).collect()
+}
+
+fn spec(observed: &Observed, node: &Node) -> Spec {
+    let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let reads = matches!(observed.annotation_reads(node), AnnotationReads::Yes(_));
+    match is_kubernetes && !node.spec.is_empty() && !reads {
+        true => Spec::Final,
+        false => Spec::Open,
+    }
+}
+
+fn of_lack(observed: &Observed, lack: &Lack, nodes: &[&Arc<Node>], cause: Cause) -> Finding {
+    let names: Vec<&NodeName> = nodes.iter().map(|node| &node.name).collect();
+    let have = if names.len() == 1 { "has" } else { "have" };
+    let families = joined(
+        lack.families.iter().map(|family| format!("no {family}")),
+        " and ",
+    );
+    let why = cause.why.map_or_else(String::new, |why| format!(": {why}"));
+    let message = format!("{} {have} {families} block{why}", super::named(&names));
+    let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let line = |node: &&Arc<Node>| {
+        let name = &node.name;
+        match (is_kubernetes, node.spec.is_empty()) {
+            (true, true) => {
+                format!("Node `{name}`: no spec.podCIDRs, and no annotation that is read")
+            }
+            (true, false) => format!(
+                "Node `{name}`: spec.podCIDRs {}, and no annotation that is read",
+                super::spaced(node.spec.iter())
+            ),
+            (false, _) => {
+                format!("CiliumNode `{name}`: {families} block, and no error of the operator")
+            }
+        }
+    };
+    let finding = finding(Severity::Warning, "node-without-block", message);
+    super::about_nodes(finding, names.iter().copied())
+        .seen(cause.evidence)
+        .seen(nodes.iter().map(line))
+        .causes("their agents wait indefinitely, and no Pod starts there")
+        .help(cause.help)
+}
+
+fn in_kubernetes(
+    observed: &Observed,
+    plan: Option<&Plan>,
+    uses: &[RangeUse<'_>],
+    lack: &Lack,
+    nodes: &[&Arc<Node>],
+) -> Cause {
+    // A crashing allocator assigns nothing, and keeps `cilium-ipam` from assigning.
+    let rival = OtherAllocator::of(observed, &Policy::default()).active();
+    let full = uses.iter().find(|one| one.is_full());
+    match (lack, rival, full) {
+        (
+            Lack {
+                families,
+                spec: Spec::Final,
+            },
+            _,
+            _,
+        ) => {
+            let family = families.first().copied().unwrap_or(Family::Ipv4);
+            let reason = BlockedReason::WritePath(WritePathObstacle::SpecIsWriteOnce(family));
+            Cause {
+                why: Some(reason.to_string()),
+                help: format!(
+                    "{}, or switch {family} off in cilium-config",
+                    reason.unblock()
+                ),
+                ..Cause::default()
+            }
+        }
+        (_, _, Some(full)) => Cause {
+            why: Some(full.why()),
+            evidence: full.evidence().into(),
+            help: full.help(),
+        },
+        (_, Some(rival), None) => Cause {
+            help: format!(
+                "{} and has to assign it: see its log and its --cluster-cidr. For blocks of `cilium-ipam`: {}",
+                described(rival),
+                fix(rival)
+            ),
+            ..Cause::default()
+        },
+        (_, None, None) => Cause {
+            help: by_plan(plan, nodes),
+            ..Cause::default()
+        },
+    }
+}
+
+/// What a plan does for these nodes.
+fn by_plan(plan: Option<&Plan>, nodes: &[&Arc<Node>]) -> String {
+    let is_meant = |target: &Target| match target {
+        Target::Node(name) => nodes.iter().any(|node| node.name == *name),
+        _ => false,
+    };
+    let blocked = plan.map(|plan| plan.blocked.iter()).into_iter().flatten();
+    let blocked = blocked.filter(|blocked| is_meant(&blocked.target));
+    let reasons: BTreeSet<&BlockedReason> = blocked.map(|blocked| &blocked.reason).collect();
+    match (reasons.first(), nodes.first()) {
+        (Some(first), _) => {
+            let more = match reasons.len() - 1 {
+                0 => "",
+                _ => "; `cilium-ipam plan` shows further reasons",
+            };
+            format!(
+                "`cilium-ipam plan` cannot assign one, because {first}: {}{more}",
+                first.unblock()
+            )
+        }
+        (None, Some(node)) => format!(
+            "`cilium-ipam plan` assigns one; if it does not, `cilium-ipam explain {}` shows why",
+            node.name
+        ),
+        (None, None) => String::new(),
+    }
+}
+
+fn in_cilium_node(observed: &Observed, lack: &Lack, nodes: &[&Arc<Node>]) -> Cause {
+    let knows_pools =
+        observed.is_multi_pool() && observed.blind_spot(ObservedKind::PodIpPool).is_none();
+    let default = nodes.first().map(|node| observed.default_pool(node));
+    let pool = default.and_then(|name| Some((name, observed.pod_pools.get(name)?)));
+    let lacking = pool.filter(|_| knows_pools).and_then(|(name, pool)| {
+        let mut families = lack.families.iter();
+        let family = families.find(|family| pool.ranges.get(**family).is_none())?;
+        Some((name.escape_debug(), family))
+    });
+    match lacking {
+        Some((pool, family)) => Cause {
+            why: Some(format!("CiliumPodIPPool `{pool}` has no {family} CIDR")),
+            help: format!(
+                "add `spec.{}` to CiliumPodIPPool `{pool}`, or switch {family} off in cilium-config",
+                family.to_string().to_lowercase()
+            ),
+            ..Cause::default()
+        },
+        None if operator_settings::keep_it_from_starting(observed) => Cause {
+            help: "correct the settings of Cilium's operator first (operator-setting-rejected): it gives these nodes blocks when it starts".to_owned(),
+            ..Cause::default()
+        },
+        None => Cause {
+            help: "check that Cilium's operator runs and what it logs about these nodes; if it says nothing, restart it, and then their agents".to_owned(),
+            ..Cause::default()
+        },
+    }
+}
+
+fn lacking(observed: &Observed, has: impl Fn(Family) -> bool) -> Vec<Family> {
+    let families = Family::BOTH.into_iter();
+    families
+        .filter(|family| observed.cilium.use_of(*family) == FamilyUse::Required && !has(*family))
+        .collect()
+}
+
+/// An annotation that is not read has its own finding.
+fn lacks_in_kubernetes(observed: &Observed, node: &Node) -> Vec<Family> {
+    let lives = observed.pod_blocks_of(&node.name);
+    lacking(observed, |family| {
+        lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some()
+    })
+}
+
+/// Without a CiliumNode, no agent has started. An error of the operator has its own finding.
+fn lacks_in_cilium_node(observed: &Observed, node: &Node) -> Vec<Family> {
+    let Some(cilium_node) = observed.cilium_nodes.get(&node.name) else {
+        return Vec::new();
+    };
+    if cilium_node.operator_error.is_some() || !cilium_node.unreadable.is_empty() {
+        return Vec::new();
+    }
+    let lives = observed.pod_blocks_of(&node.name);
+    lacking(observed, |family| {
+        lives.iter().any(|block| block.family() == family)
+    })
+}
