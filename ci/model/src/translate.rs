@@ -165,6 +165,7 @@ impl Names {
             authors: Vec::new(),
             distribution: None,
             cluster_cidrs: None,
+            pod_limit: None,
         }
     }
 

@@ -7,5 +7,6 @@ pub mod behaviours;
 pub mod budgets;
 pub mod lbipam;
 pub mod observed;
+pub mod pod_addresses;
 pub mod pods;
 pub mod releases;

@@ -307,6 +307,8 @@ pub struct Node {
     pub distribution: Option<Distribution>,
     /// The ranges of the kube-controller-manager in its k3s server.
     pub cluster_cidrs: Option<Box<ClusterCidrs>>,
+    /// `status.allocatable.pods`: the number of Pods that its kubelet accepts.
+    pub pod_limit: Option<u64>,
 }
 
 /// Whether a Node carries [`PROTECTED_ANNOTATION`].

@@ -62,6 +62,7 @@ pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
             .as_deref()
             .and_then(|text| ClusterCidrs::of_k3s(text, machine_family(&view.status.addresses)))
             .map(Box::new),
+        pod_limit: pod_limit(&view.status.allocatable.pods),
     };
     (Some(node), Vec::new())
 }
@@ -177,6 +178,11 @@ fn machine_family(written: &[NodeAddress<'_>]) -> Family {
         true => Family::Ipv4,
         false => Family::Ipv6,
     }
+}
+
+/// A quantity of Kubernetes. Servers write the number of Pods without a suffix.
+fn pod_limit(written: &Value) -> Option<u64> {
+    written.as_u64().or_else(|| written.as_str()?.parse().ok())
 }
 
 fn attention(ignore: Option<&str>) -> OperatorAttention {

@@ -547,7 +547,8 @@ mod tests {
                 "spec": {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24", "fd00:2::/64"],
                     "providerID": "p"},
                 "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
-                    "nodeInfo": {"kubeletVersion": "v1.33.4+k3s1", "osImage": "Talos"}}}),
+                    "nodeInfo": {"kubeletVersion": "v1.33.4+k3s1", "osImage": "Talos"},
+                    "allocatable": {"pods": "110", "secret": "1"}}}),
             ),
             (
                 ObservedKind::Claims,

@@ -153,6 +153,15 @@ pub(super) struct NodeStatus<'a> {
     pub addresses: Vec<NodeAddress<'a>>,
     #[serde(borrow, default, deserialize_with = "nullable", rename = "nodeInfo")]
     pub info: NodeInfo<'a>,
+    #[serde(default, deserialize_with = "nullable")]
+    pub allocatable: Allocatable,
+}
+
+#[derive(Default, Deserialize)]
+pub(super) struct Allocatable {
+    /// A text, or a number in a file that a person wrote.
+    #[serde(default)]
+    pub pods: serde_json::Value,
 }
 
 #[derive(Default, Deserialize)]

@@ -12,6 +12,7 @@ mod lost_addresses;
 mod names;
 mod neutron;
 pub mod operator_settings;
+mod pod_limits;
 mod releases;
 pub mod shared_slots;
 mod sharing;
@@ -24,6 +25,7 @@ pub use address_requests::unread_request;
 pub use cluster::unseen;
 pub use files::is_private;
 pub use neutron::pools_outside;
+pub use pod_limits::over_held_blocks;
 pub(crate) use releases::are_known;
 pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
 pub use sharing::ways_to_share;
@@ -110,7 +112,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 19] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 20] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         releases::unfinished,
@@ -125,6 +127,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::pools_over_other_addresses,
         cluster::blocks_held_twice,
         operator_settings::faults,
+        pod_limits::over_block_size,
         shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,

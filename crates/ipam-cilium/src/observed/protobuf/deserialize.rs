@@ -140,9 +140,12 @@ impl<'m> Occurrences<'m, '_> {
         }
         match self.field.shape {
             Shape::Text | Shape::Time => Ok(self.last()?.wire.bytes().map_err(fault)?.is_empty()),
-            Shape::Integer | Shape::Flag | Shape::Fields(_) | Shape::Map | Shape::Message(_) => {
-                Ok(false)
-            }
+            Shape::Integer
+            | Shape::Flag
+            | Shape::Fields(_)
+            | Shape::Map
+            | Shape::Quantities
+            | Shape::Message(_) => Ok(false),
         }
     }
 }
@@ -174,7 +177,8 @@ impl<'m> Deserializer<'m> for Occurrences<'m, '_> {
 
     fn deserialize_any<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
         match (self.field.shape, self.field.count) {
-            (Shape::Map, _) => visitor.visit_map(Entries {
+            (shape @ (Shape::Map | Shape::Quantities), _) => visitor.visit_map(Entries {
+                shape,
                 entries: self.values.iter(),
                 value: "".into(),
             }),
@@ -188,7 +192,7 @@ impl<'m> Deserializer<'m> for Occurrences<'m, '_> {
 
     fn deserialize_option<V: Visitor<'m>>(self, visitor: V) -> Result<V::Value, Error> {
         match (self.field.shape, self.field.count) {
-            (Shape::Map, _) | (_, Count::Many) => visitor.visit_some(self),
+            (Shape::Map | Shape::Quantities, _) | (_, Count::Many) => visitor.visit_some(self),
             (_, Count::One) => self.last()?.deserialize_option(visitor),
         }
     }
@@ -222,6 +226,7 @@ impl<'m> SeqAccess<'m> for Items<'m, '_> {
 
 /// The entries of a map: messages of a key and a value.
 struct Entries<'m, 'f> {
+    shape: Shape,
     entries: std::slice::Iter<'f, (usize, Wire<'m>)>,
     /// The value whose key was read.
     value: Cow<'m, str>,
@@ -242,7 +247,13 @@ impl<'m> MapAccess<'m> for Entries<'m, '_> {
         for field in WireFields::of(entry.bytes().map_err(fault)?) {
             match field.map_err(fault)? {
                 (1, wire) => key = text(wire.bytes().map_err(fault)?),
-                (2, wire) => self.value = text(wire.bytes().map_err(fault)?),
+                (2, wire) => {
+                    let value = wire.bytes().map_err(fault)?;
+                    self.value = text(match self.shape {
+                        Shape::Quantities => only_field(value)?,
+                        _ => value,
+                    });
+                }
                 _ => {}
             }
         }
@@ -323,14 +334,20 @@ fn rfc3339(seconds: i64) -> String {
     format!("{year:04}{rest}")
 }
 
-/// The JSON text of a `metav1.FieldsV1`.
-fn owned_fields(message: &[u8]) -> Result<&[u8], Error> {
+/// The bytes of the first field of a message: the text of a `resource.Quantity`.
+fn only_field(message: &[u8]) -> Result<&[u8], Error> {
     let mut raw: &[u8] = b"";
     for field in WireFields::of(message) {
         if let (1, wire) = field.map_err(fault)? {
             raw = wire.bytes().map_err(fault)?;
         }
     }
+    Ok(raw)
+}
+
+/// The JSON text of a `metav1.FieldsV1`.
+fn owned_fields(message: &[u8]) -> Result<&[u8], Error> {
+    let raw = only_field(message)?;
     Ok(if raw.is_empty() { b"null" } else { raw })
 }
 
@@ -365,7 +382,7 @@ impl<'m> Deserializer<'m> for Single<'m> {
                 let value = json.deserialize_any(visitor)?;
                 json.end().map(|()| value)
             }
-            Shape::Map => Err(Error::custom("an entry without its map")),
+            Shape::Map | Shape::Quantities => Err(Error::custom("an entry without its map")),
             Shape::Message(fields) => {
                 let bytes = self.bytes()?;
                 Message { fields, bytes }.deserialize_any(visitor)
@@ -377,7 +394,12 @@ impl<'m> Deserializer<'m> for Single<'m> {
         let is_null = match self.shape {
             Shape::Time => self.bytes()?.is_empty(),
             Shape::Fields(_) => owned_fields(self.bytes()?)?.trim_ascii() == b"null",
-            Shape::Text | Shape::Integer | Shape::Flag | Shape::Map | Shape::Message(_) => false,
+            Shape::Text
+            | Shape::Integer
+            | Shape::Flag
+            | Shape::Map
+            | Shape::Quantities
+            | Shape::Message(_) => false,
         };
         if is_null {
             visitor.visit_none()

@@ -19,6 +19,8 @@ pub(super) enum Shape {
     Fields(&'static [&'static str]),
     /// From text to text.
     Map,
+    /// From text to `resource.Quantity`.
+    Quantities,
     Message(&'static [Field]),
 }
 
@@ -122,6 +124,7 @@ const NODE: &[Field] = &[
         3,
         "status",
         Shape::Message(&[
+            Field::of(2, "allocatable", Shape::Quantities).many(),
             Field::of(
                 5,
                 "addresses",

@@ -25,7 +25,7 @@ impl<'de> Deserializer<'de> for Covered<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match (self.shape, self.count) {
-            (Shape::Map | Shape::Fields(_), _) => {
+            (Shape::Map | Shape::Quantities | Shape::Fields(_), _) => {
                 let none = std::iter::empty::<(&str, &str)>();
                 visitor.visit_map(MapDeserializer::new(none))
             }

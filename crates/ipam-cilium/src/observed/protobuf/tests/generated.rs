@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::messages::{
     Condition, Container, FieldsV1, Ingress, LoadBalancerStatus, ManagedFieldsEntry, Node,
     NodeAddress, NodeSpec, NodeStatus, ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus,
-    Service, ServicePort, ServiceSpec, ServiceStatus, Time,
+    Quantity, Service, ServicePort, ServiceSpec, ServiceStatus, Time,
 };
 use crate::observed::{ANNOTATION_KEYS, MIGRATION_ANNOTATION, PROTECTED_ANNOTATION};
 
@@ -159,13 +159,23 @@ pub fn node() -> impl Strategy<Value = Node> {
                 pod_cidrs,
             },
         );
-    let status = (some_text(), vec(address, 0..4), vec(text(), 0..3)).prop_map(
-        |(phase, addresses, volumes_in_use)| NodeStatus {
-            phase,
-            addresses,
-            volumes_in_use,
-        },
-    );
+    let quantity = some_text().prop_map(|text| Quantity { text });
+    let key = prop_oneof![Just("pods".to_owned()), text()];
+    let allocatable = btree_map(key, quantity, 0..3);
+    let status = (
+        some_text(),
+        allocatable,
+        vec(address, 0..4),
+        vec(text(), 0..3),
+    )
+        .prop_map(
+            |(phase, allocatable, addresses, volumes_in_use)| NodeStatus {
+                phase,
+                allocatable,
+                addresses,
+                volumes_in_use,
+            },
+        );
     let some = (metadata(), spec.prop_map(Some), status.prop_map(Some));
     some.prop_map(|(metadata, spec, status)| Node {
         metadata,

@@ -158,10 +158,18 @@ pub struct NodeSpec {
 pub struct NodeStatus {
     #[prost(string, optional, tag = "3")]
     pub phase: Option<String>,
+    #[prost(btree_map = "string, message", tag = "2")]
+    pub allocatable: BTreeMap<String, Quantity>,
     #[prost(message, repeated, tag = "5")]
     pub addresses: Vec<NodeAddress>,
     #[prost(string, repeated, tag = "9")]
     pub volumes_in_use: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Quantity {
+    #[prost(string, optional, tag = "1")]
+    pub text: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -411,6 +419,10 @@ impl Node {
         let address =
             |of: &NodeAddress| json!({"type": text(&of.kind), "address": text(&of.address)});
         let addresses: Vec<Value> = status.addresses.iter().map(address).collect();
+        let allocatable = status.allocatable.iter();
+        let allocatable: serde_json::Map<String, Value> = allocatable
+            .map(|(key, value)| (key.clone(), text(&value.text)))
+            .collect();
         object(
             &self.metadata,
             Json::default()
@@ -421,6 +433,7 @@ impl Node {
                 .done(),
             Json::default()
                 .unless_empty("phase", text(&status.phase))
+                .unless_empty("allocatable", allocatable)
                 .unless_empty("addresses", addresses)
                 .unless_empty("volumesInUse", status.volumes_in_use)
                 .done(),
