@@ -280,6 +280,41 @@ pub(super) fn outside_pools(desired: &Desired, observed: &Observed) -> Option<Fi
     Some(finding.help("add their range to a pool, so that it counts them"))
 }
 
+/// Machines whose addresses a Service may get. Nothing of Cilium or of the files is involved.
+pub(super) fn machines_in_service_cidr(observed: &Observed) -> Option<Finding> {
+    let mut ranges: BTreeSet<Range> = BTreeSet::new();
+    let mut inside: BTreeMap<&NodeName, String> = BTreeMap::new();
+    for node in observed.nodes.values() {
+        for address in &node.addresses {
+            let mut services = observed.service_ranges.iter();
+            let of_machine = Range::from(*address);
+            if let Some(range) = services.find(|range| range.contains(&of_machine)) {
+                ranges.insert(*range);
+                let line = || format!("Node `{}`: status.addresses {address}", node.name);
+                inside.entry(&node.name).or_insert_with(line);
+            }
+        }
+    }
+    if inside.is_empty() {
+        return None;
+    }
+    let names: Vec<&NodeName> = inside.keys().copied().collect();
+    let ranges = super::spaced(&ranges);
+    let message = format!(
+        "the Service CIDR {ranges} contains addresses of {}",
+        super::named(&names)
+    );
+    let finding = finding(Severity::Error, "machine-in-service-cidr", message);
+    let finding = super::about_nodes(finding, names)
+        .seen([format!("ServiceCIDR: {ranges}")])
+        .seen(inside.into_values());
+    Some(
+        finding
+            .causes("a Service may get the address of a machine; packets to the machine then go to the Service")
+            .help("give the cluster a Service CIDR that contains no machine (`--service-cluster-ip-range` of kube-apiserver; kubeadm: `networking.serviceSubnet`; Talos: `cluster.network.serviceSubnets`), or the machines other addresses. In a running cluster the range cannot simply be changed: re-create the cluster if you can"),
+    )
+}
+
 /// Pools over blocks of Pods are told for each node.
 pub(super) fn balancer_over_other_addresses(observed: &Observed) -> Vec<Finding> {
     let others = observed.used_by_others().filter(|(_, user)| match user {

@@ -85,6 +85,7 @@ pub fn examine(
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
     let orphans = Orphans::of(observed);
     findings.extend(orphans.finding(observed));
+    findings.extend(future_ranges::machines_in_service_cidr(observed));
     findings.extend(check::over_held_blocks(observed));
     findings.extend(operator_errors::all(observed, &orphans));
     findings.extend(check::observed(observed));
