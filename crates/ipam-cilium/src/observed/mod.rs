@@ -20,6 +20,7 @@ mod node_allocators;
 mod operator;
 pub mod operator_settings;
 mod operator_start;
+mod pod_pool_setting;
 mod pod_pools;
 mod ports;
 mod project;

@@ -28,6 +28,7 @@ macro_rules! setting_keys {
 
 setting_keys! {
     ANNOTATE_NODE = "annotate-k8s-node";
+    AUTO_CREATE_POD_POOLS = "auto-create-cilium-pod-ip-pools";
     AUTO_DIRECT_NODE_ROUTES = "auto-direct-node-routes";
     BGP_ANNOUNCE_LB_IP = "bgp-announce-lb-ip";
     BGP_ANNOUNCE_POD_CIDR = "bgp-announce-pod-cidr";

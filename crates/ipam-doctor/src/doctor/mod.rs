@@ -17,6 +17,7 @@ mod ineffective;
 mod installation;
 mod operator_errors;
 mod orphans;
+mod pod_pool_setting;
 mod pod_pool_use;
 mod route_dump;
 mod waiting;
@@ -87,6 +88,7 @@ pub fn examine(
     findings.extend(orphans.finding(observed));
     findings.extend(future_ranges::machines_in_service_cidr(observed));
     findings.extend(check::over_held_blocks(observed));
+    findings.extend(pod_pool_setting::differences(observed));
     findings.extend(operator_errors::all(observed, &orphans));
     findings.extend(check::observed(observed));
     let no_files = Desired::default();
