@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding;
+use super::{finding, operator_errors};
 use ipam_cilium::observed::operator_settings::ranges_key;
 use ipam_cilium::observed::{
     Allocator, AllocatorStatus, BlockAllocator, ModeSeen, Observed, ObservedKind, OtherUser,
@@ -191,7 +191,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     for name in observed.nodes.keys() {
         for block in observed.pod_blocks_of(name) {
             if let Some((range, what)) = others.overlapping(&block.range()).next() {
-                findings.push(over(name, block, range, *what));
+                findings.push(over(observed, name, block, range, *what));
             }
         }
     }
@@ -199,7 +199,13 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     findings
 }
 
-fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Finding {
+fn over(
+    observed: &Observed,
+    name: &NodeName,
+    block: Block,
+    range: &Range,
+    what: OtherUser<'_>,
+) -> Finding {
     let message =
         format!("the Pods of node `{name}` live in {block}, which overlaps {range}, {what}");
     let finding = finding(Severity::Error, "block-over-other-addresses", message)
@@ -210,7 +216,19 @@ fn over(name: &NodeName, block: Block, range: &Range, what: OtherUser<'_>) -> Fi
     ]);
     finding
         .causes("packets to one of the two go to the other")
-        .help("drain the node and give it another block, or move the other range")
+        .help(match (outside_operator_ranges(observed, block), what) {
+            (true, _) => operator_errors::NEW_BLOCK,
+            (false, OtherUser::Machine(_)) => "drain the node and give it another block",
+            (false, _) => "drain the node and give it another block, or move the other range",
+        })
+}
+
+/// Whether Cilium's operator gives the node another block once its CiliumNode is gone.
+fn outside_operator_ranges(observed: &Observed, block: Block) -> bool {
+    let ranges = observed.operator_ranges(block.family());
+    observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool)
+        && !ranges.is_empty()
+        && !ranges.iter().any(|range| range.overlaps(block))
 }
 
 /// The blocks of a node's Pods, as evidence.

@@ -1,16 +1,17 @@
 //! CiliumNodes that the operator refuses or will refuse, with the meaning and the fix of
 //! `status.ipam.operator-status.error`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::orphans::Orphans;
 use super::{finding, pod_pool_use};
 use ipam_cilium::observed::{
     BlockAllocator, CiliumNode, FamilyUse, ModeSeen, Observed, ObservedKind, OperatorBlocks,
-    OperatorComplaint, OperatorRefusal,
+    OperatorComplaint, OperatorRefusal, OtherUser,
 };
-use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity};
-use ipam_core::net::Family;
+use ipam_core::model::{Finding, IpamMode, ObjectRef, Severity, count};
+use ipam_core::net::{Block, Family, RangeIndex};
 use ipam_plan::check::operator_settings;
 use ipam_plan::growth::Growth;
 
@@ -174,44 +175,96 @@ pub(super) fn subject(node: &CiliumNode) -> ObjectRef {
     }
 }
 
-/// In ipam `cluster-pool`: blocks that the operator will refuse when it reads them, with its own
-/// message.
+/// How a node gets a block of the operator's ranges.
+pub(super) const NEW_BLOCK: &str = "drain the node, delete its CiliumNode and restart its agent: Cilium's operator then gives it a block of its ranges";
+
+/// In ipam `cluster-pool`: blocks outside the ranges of the operator, which it refuses when it reads
+/// them, in its own words. One finding for those whose range may be appended, one for the others.
 pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
     let operator_blocks = OperatorBlocks::new(observed);
-    let finding = |node: &Arc<CiliumNode>| {
-        let giver = observed
-            .nodes
-            .get(&node.name)
-            .map(|node| observed.block_allocator(node));
+    let others = RangeIndex::new(observed.used_by_others());
+    let mut refused: BTreeMap<Appending, Vec<(&CiliumNode, OperatorRefusal)>> = BTreeMap::new();
+    for node in observed.cilium_nodes.values() {
+        let giver = observed.nodes.get(&node.name);
+        let giver = giver.map(|node| observed.block_allocator(node));
         let keeps_account = matches!(
             giver,
             Some(BlockAllocator::Operator | BlockAllocator::ScaledToZero)
         );
-        let has_error = !keeps_account || node.operator_error.is_some();
-        let mut refusals = node.pod_cidrs.iter().filter(|_| !has_error);
-        let refusal = refusals.find_map(|block| {
-            let refusal = operator_blocks.cluster_pool_refusal(observed, *block, &node.name);
-            refusal.filter(|refusal| matches!(refusal, OperatorRefusal::OutOfRange(_)))
-        })?;
-        let message = format!(
-            "Cilium's operator will not accept what CiliumNode `{}` shows: {refusal}",
-            node.name
-        );
-        let evidence = [format!(
-            "spec.ipam.podCIDRs: {}",
-            super::spaced(&node.pod_cidrs)
-        )];
-        let finding = finding(Severity::Warning, "operator-will-refuse", message)
-            .about(subject(node))
-            .seen(evidence);
-        let finding =
-            finding.causes("the operator flags it permanently; its agent uses the block anyway");
-        Some(
-            finding
-                .help("append the range to cluster-pool-ipv4-cidr or cluster-pool-ipv6-cidr and restart the operator"),
-        )
+        let mut blocks = node.pod_cidrs.iter();
+        let refusal = blocks.find_map(|block| {
+            match operator_blocks.cluster_pool_refusal(observed, *block, &node.name)? {
+                OperatorRefusal::OutOfRange(block) => Some(block),
+                OperatorRefusal::NoAllocator(_) | OperatorRefusal::Taken(..) => None,
+            }
+        });
+        if let Some(block) = refusal.filter(|_| keeps_account && node.operator_error.is_none()) {
+            let appending = Appending::of(observed, block, &others);
+            let refusal = OperatorRefusal::OutOfRange(block);
+            refused.entry(appending).or_default().push((node, refusal));
+        }
+    }
+    let refused = refused.into_iter();
+    refused
+        .filter_map(|(appending, nodes)| refusal(appending, &nodes))
+        .collect()
+}
+
+/// Whether the operator may get the range of a block in addition to its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Appending {
+    Possible,
+    /// It contains addresses of machines, Services or load balancers, a range of the operator, or
+    /// less than a block.
+    Harmful,
+}
+
+impl Appending {
+    fn of(observed: &Observed, block: Block, others: &RangeIndex<OtherUser<'_>>) -> Appending {
+        let family = block.family();
+        let ranges = observed.operator_ranges(family);
+        let is_in_use = others.overlapping(&block.range()).next().is_some();
+        let collides = ranges.iter().any(|range| range.overlaps(block));
+        let mask = observed.operator_mask(family);
+        let is_small = mask.is_none_or(|mask| block.prefix_len() > mask);
+        match is_in_use || collides || is_small {
+            true => Appending::Harmful,
+            false => Appending::Possible,
+        }
+    }
+}
+
+fn refusal(appending: Appending, nodes: &[(&CiliumNode, OperatorRefusal)]) -> Option<Finding> {
+    let [(first, reason), further @ ..] = nodes else {
+        return None;
     };
-    observed.cilium_nodes.values().filter_map(finding).collect()
+    let message = match further.is_empty() {
+        true => format!(
+            "Cilium's operator will not accept what CiliumNode `{}` shows: {reason}",
+            first.name
+        ),
+        false => format!(
+            "Cilium's operator will not accept what {} show: of CiliumNode `{}`, {reason}",
+            count(nodes.len(), "CiliumNode"),
+            first.name
+        ),
+    };
+    let line = |(node, _): &(&CiliumNode, OperatorRefusal)| {
+        let blocks = super::spaced(&node.pod_cidrs);
+        format!("CiliumNode `{}`: spec.ipam.podCIDRs {blocks}", node.name)
+    };
+    let finding = finding(Severity::Warning, "operator-will-refuse", message);
+    let finding = finding.about(subject(first)).seen(nodes.iter().map(line));
+    let further = further.iter().map(|(node, _)| subject(node));
+    let finding = further.fold(finding, Finding::about_also);
+    Some(
+        finding
+            .causes("the operator flags it permanently; its agent uses the block anyway")
+            .help(match appending {
+                Appending::Possible => "append the range to cluster-pool-ipv4-cidr or cluster-pool-ipv6-cidr and restart the operator",
+                Appending::Harmful => NEW_BLOCK,
+            }),
+    )
 }
 
 /// CiliumNodes whose owner is an earlier Node of the same name. Kubernetes deletes them as soon as
