@@ -18,6 +18,7 @@ mod installation;
 mod operator_errors;
 mod orphans;
 mod pod_pool_setting;
+mod pod_pool_surplus;
 mod pod_pool_use;
 mod route_dump;
 mod waiting;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::orphans::Orphans;
+use super::pod_pool_surplus::{RELEASE, Surplus};
 use super::{NEARLY, finding, named};
 use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
@@ -68,6 +69,7 @@ pub(super) fn exhausted(
     };
     let finding = |(name, family, ranges): (&str, Family, &PodRanges)| {
         let held = of_nodes.get(name).map(Vec::as_slice).unwrap_or_default();
+        let surplus = Surplus::of(observed, (name, family), ranges, held);
         let usage = Usage::new(ranges, held.iter().map(|(_, block)| block));
         let waiting: Vec<&NodeName> = observed
             .cilium_nodes
@@ -76,7 +78,10 @@ pub(super) fn exhausted(
             .map(|node| &node.name)
             .collect();
         let is_worth_it = usage.is_nearly_full() && !is_of_files(name);
-        (is_worth_it || !waiting.is_empty()).then(|| usage.finding(name, family, ranges, &waiting))
+        match is_worth_it || !waiting.is_empty() {
+            true => Some(usage.finding(name, family, ranges, &waiting, &surplus)),
+            false => surplus.finding(name, family),
+        }
     };
     pools.filter_map(finding).collect()
 }
@@ -114,6 +119,7 @@ impl Usage {
         family: Family,
         ranges: &PodRanges,
         waiting: &[&NodeName],
+        surplus: &Surplus<'_>,
     ) -> Finding {
         let name_text = name.escape_debug();
         let [free, total, used] = [self.free(), self.total, self.used].map(grouped_digits);
@@ -146,9 +152,18 @@ impl Usage {
             [] => "nodes that need a further block get none, and new Pods there do not start",
             _ => "new Pods of this pool do not start there",
         };
+        let append = "append a CIDR to the pool; never remove one that nodes use, and note that its mask size cannot change";
+        let help = match surplus.is_empty() {
+            true => append.to_owned(),
+            false => format!(
+                "{} keep many more blocks than they request: {RELEASE}. Or {append}",
+                surplus.names()
+            ),
+        };
         finding
+            .seen(surplus.evidence())
             .causes(consequence)
-            .help("append a CIDR to the pool; never remove one that nodes use, and note that its mask size cannot change")
+            .help(help)
     }
 }
 
