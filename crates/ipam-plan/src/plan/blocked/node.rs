@@ -165,7 +165,7 @@ impl PinObstacle {
                 format!(
                     "it is pinned to {pinned} but holds {held}, and a held block never moves by itself"
                 ),
-                "set `writePath: node-config`, which moves it by a setting of Cilium (ipam `kubernetes`, 1.13 and later); or drain the node and re-create its Node object, or pin the block that it holds",
+                "move the node with `cilium-ipam migrate plan` and `cilium-ipam migrate apply`, or pin the block that it holds",
             ),
             PinObstacle::PoolDisabled(pool) => Explanation::new(
                 format!("it is pinned into pool {pool}, which is disabled"),
