@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use super::pool::ServedHostname;
 use super::rules::LbRules;
 use crate::behaviours;
+use crate::observed::OtherController;
 use ipam_core::model::{Labels, ObjectVersion, ServiceName};
 use ipam_core::net::{Address, Family, is_written_as_mapped};
 
@@ -150,6 +151,8 @@ pub struct LbService {
     pub addresses: Annotation,
     /// Who wrote that annotation.
     pub request_author: RequestAuthor,
+    /// Another program that writes its status.
+    pub other_controller: OtherController,
     /// The controller that made the Service, by its owner reference.
     pub owner: Option<ServiceOwner>,
     /// Services with equal keys may share addresses.

@@ -41,6 +41,7 @@ pub(super) fn service(name: &str, color: &str, requested: &[&str], ingress: &[&s
         family_policy: FamilyPolicy::Single,
         families: vec![Family::Ipv4],
         spec_request: None,
+        other_controller: crate::observed::OtherController::default(),
         addresses: Annotation {
             newer: None,
             older: Some(requested.join(",")),

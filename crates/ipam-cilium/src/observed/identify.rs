@@ -5,6 +5,7 @@
 //!
 //! Errors for objects that cannot be read, in words for users.
 
+use super::balancers::METAL_LB_NAMESPACE;
 use super::kind::{
     CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind, SPEAKER_CONFIG_NAME,
 };
@@ -177,6 +178,9 @@ impl ObservedKind {
             }
             // In a cluster, their Pods are read.
             ("apps", "Deployment") if head.namespace == OWN_NAMESPACE => {
+                Some(ObservedKind::ControllerDaemonSet)
+            }
+            ("apps", "Deployment") if head.namespace == METAL_LB_NAMESPACE => {
                 Some(ObservedKind::ControllerDaemonSet)
             }
             ("cilium.io", "CiliumNodeConfig") => Some(ObservedKind::CiliumNodeConfig),

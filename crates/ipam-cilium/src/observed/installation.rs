@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
+use super::OWN_NAMESPACE;
 use super::announced_services::SpeakerPeers;
+use super::balancers::Balancer;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::controller_process::ControllerProcess;
 use super::read::Reader;
@@ -339,6 +341,14 @@ impl Reader {
 
     /// A Pod or a DaemonSet in `kube-system`.
     pub(super) fn controllers(&mut self, view: &WorkloadView<'_>) {
+        let namespace = view.metadata.namespace.as_deref().unwrap_or(OWN_NAMESPACE);
+        if let Some(balancer) = Balancer::of_workload(view) {
+            let object = format!("{namespace}/{}", view.metadata.name);
+            self.observed.balancers.insert(balancer, object);
+        }
+        if namespace != OWN_NAMESPACE {
+            return;
+        }
         let found = ControllerProcess::of(view).into_iter();
         self.controllers.extend(found.map(|(_, process)| process));
     }

@@ -7,7 +7,7 @@ use super::view_lb::{
     AddressPoolView, Condition, Ingress, OwnedKeys, OwnerReference, RequestManager, ServiceView,
     SpecManager,
 };
-use super::{FIELD_MANAGER, Observed};
+use super::{FIELD_MANAGER, Observed, OtherController};
 use crate::lbipam::{
     ADDRESSES, AddressBlock, AddressPool, AddressPoolApi, AddressPoolManifest, Annotation,
     FamilyPolicy, LbRules, LbService, Marking, Port, RequestAuthor, ServedHostname, ServiceOwner,
@@ -349,6 +349,7 @@ fn service(view: ServiceView) -> LbService {
         spec_request: spec.load_balancer_ip.filter(|text| !text.is_empty()),
         addresses: annotation(ADDRESSES),
         request_author: request_author(&metadata.managed_fields),
+        other_controller: OtherController::of(&annotations, &metadata.managed_fields),
         owner: owner(metadata.owner_references),
         sharing_key: annotation(SHARING_KEY),
         sharing_namespaces: annotation(SHARING_NAMESPACES),

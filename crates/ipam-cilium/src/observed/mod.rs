@@ -5,6 +5,7 @@
 
 mod announced;
 mod announced_services;
+mod balancers;
 mod bgp;
 mod cilium;
 mod claimed;
@@ -49,6 +50,7 @@ pub use announced::{Announced, BgpSpeaker, native_routing_setting};
 pub use announced_services::{
     Protocol, ServiceAnnouncements, SpeakerPeers, read_service_annotations,
 };
+pub use balancers::{Balancer, OtherController};
 pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
 pub(crate) use cilium::is_true;
 pub use cilium::{
@@ -137,6 +139,8 @@ pub struct Observed {
     /// Blocks that disappeared from one object, and may show in another one that is not reported
     /// yet.
     pub tombstones: BTreeSet<Block>,
+    /// Other programs that give Services without a class their addresses, each with a workload of it.
+    pub balancers: BTreeMap<Balancer, String>,
     /// Service CIDRs.
     pub service_ranges: Vec<Range>,
     /// The cluster's first family: that of the first CIDR of the ServiceCIDR `kubernetes`.

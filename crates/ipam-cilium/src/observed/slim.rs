@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::announced_services::{is_of_load_balancing, slim_data};
+use super::balancers::{Balancer, MARKS};
 use super::bgp::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
@@ -140,7 +141,9 @@ fn narrow_address_pool(path: &[&str], value: &Value) -> Option<Value> {
 fn narrow_service(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "annotations"] => Some(only(value, |key| {
-            SERVICE_ANNOTATIONS.as_flattened().contains(&key) || is_of_load_balancing(key)
+            SERVICE_ANNOTATIONS.as_flattened().contains(&key)
+                || is_of_load_balancing(key)
+                || MARKS.iter().any(|(mark, _)| *mark == key)
         })),
         ["metadata", "managedFields"] => Some(managers::<RequestManager>(value)),
         _ => None,
@@ -228,7 +231,10 @@ pub fn is_read(kind: ObservedKind, object: &Value) -> bool {
     match kind {
         ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
             let view = WorkloadView::deserialize(object);
-            view.map_or(true, |view| !ControllerProcess::of(&view).is_empty())
+            view.map_or(true, |view| {
+                let is_balancer = Balancer::of_workload(&view).is_some();
+                is_balancer || !ControllerProcess::of(&view).is_empty()
+            })
         }
         _ => true,
     }

@@ -148,6 +148,8 @@ pub(super) struct OwnerReference {
 pub(super) struct RequestManager {
     #[serde(default)]
     pub manager: String,
+    #[serde(default)]
+    pub time: Option<String>,
     #[serde(default, rename = "fieldsV1")]
     pub fields: Option<OwnedRequestFields>,
 }
@@ -156,6 +158,17 @@ pub(super) struct RequestManager {
 pub(super) struct OwnedRequestFields {
     #[serde(default, rename = "f:metadata")]
     pub metadata: Option<OwnedRequestMetadata>,
+    #[serde(default, rename = "f:status")]
+    pub status: Option<OwnedServiceStatus>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct OwnedServiceStatus {
+    #[serde(default, rename = "f:loadBalancer")]
+    pub load_balancer: Option<IgnoredAny>,
+    #[serde(default, rename = "f:conditions")]
+    #[expect(dead_code, reason = "its presence keeps the entry")]
+    pub conditions: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]

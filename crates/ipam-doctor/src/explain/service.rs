@@ -70,6 +70,10 @@ pub(super) fn explain(
         reason: service.reason.clone(),
         outlook: outlook(service, &Outlook::new(observed))
             .into_iter()
+            .chain(
+                check::second_controller(service, observed)
+                    .map(|one| format!("{one} serves it, too: addresses may change for ever")),
+            )
             .chain(lost_hostnames(service, plan))
             .collect(),
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::lost_addresses;
+use super::second_controllers;
 use super::sharing::ways_to_share;
 use crate::plan::{LossTime, Outlook, at_start};
 use ipam_cilium::behaviours;
@@ -26,7 +27,7 @@ type ByCause = BTreeMap<(LossTime, Certainty, LossReason), Vec<(ServiceName, IpA
 
 /// Input of every rule here.
 pub(super) struct View<'o> {
-    observed: &'o Observed,
+    pub(super) observed: &'o Observed,
     pub(super) outlook: Outlook<'o>,
     pub(super) lost: ByCause,
 }
@@ -34,8 +35,15 @@ pub(super) struct View<'o> {
 pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let outlook = Outlook::new(observed);
     let mut lost = ByCause::new();
+    // A second controller has its own finding.
+    let has_second = |name: &ServiceName| {
+        let service = outlook.service(name);
+        service.is_some_and(|one| second_controllers::second_controller(one, observed).is_some())
+    };
     for (service, one) in outlook.all_lost() {
-        if let Some(address) = one.address.ip() {
+        if let Some(address) = one.address.ip()
+            && !has_second(service)
+        {
             let cause = (one.when, one.certainty, one.why);
             lost.entry(cause)
                 .or_default()
@@ -47,7 +55,8 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
         outlook,
         lost,
     };
-    let rules: [fn(&View<'_>) -> Vec<Finding>; 7] = [
+    let rules: [fn(&View<'_>) -> Vec<Finding>; 8] = [
+        second_controllers::of_cluster,
         operator_panics,
         addresses_without_owner,
         overlapping_address_pools,

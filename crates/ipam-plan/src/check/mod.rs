@@ -14,6 +14,7 @@ mod neutron;
 pub mod operator_settings;
 mod pod_limits;
 mod releases;
+mod second_controllers;
 pub mod shared_slots;
 mod sharing;
 
@@ -28,6 +29,7 @@ pub use neutron::pools_outside;
 pub use pod_limits::over_held_blocks;
 pub(crate) use releases::are_known;
 pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
+pub use second_controllers::second_controller;
 pub use sharing::ways_to_share;
 
 /// Findings about the files alone.

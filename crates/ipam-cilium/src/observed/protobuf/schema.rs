@@ -223,7 +223,15 @@ const POD: &[Field] = &[
 
 /// Parts of the names of all fields whose owner a view reads. They have no slash, which JSON may
 /// escape.
-const OWNED: &[&str] = &["podCIDR", "pod-cidr", "lbipam.cilium.io", "lb-ipam-ips"];
+const OWNED: &[&str] = &[
+    "podCIDR",
+    "pod-cidr",
+    "lbipam.cilium.io",
+    "lb-ipam-ips",
+    "f:loadBalancer",
+    "IPAMRequestSatisfied",
+    "lb-ipam-request-satisfied",
+];
 
 const METADATA: &[Field] = &[
     Field::text(1, "name"),

@@ -1,0 +1,67 @@
+//! Services that LB-IPAM and another program both serve. Each of the two overwrites the status that the
+//! other one wrote.
+
+use std::collections::BTreeMap;
+
+use super::load_balancing::{View, about_services, named};
+use ipam_cilium::lbipam::LbService;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{Finding, Rule, Severity};
+
+/// The program that writes the status of a Service which LB-IPAM serves, too. An annotation of it may be
+/// left over from before a move, so its workload must run, or it must have written after Cilium.
+pub fn second_controller(service: &LbService, observed: &Observed) -> Option<String> {
+    let rules = observed.lb_rules();
+    if observed.address_pools.is_empty() || !rules.serves(service) {
+        return None;
+    }
+    let other = &service.other_controller;
+    let mark = other.mark;
+    let running = mark.filter(|program| observed.balancers.contains_key(program));
+    match (running, &other.writer) {
+        (Some(program), _) => Some(program.to_string()),
+        (None, Some(_)) if mark.is_some() => mark.map(|program| program.to_string()),
+        (None, Some(manager)) => Some(format!("`{}`", manager.escape_debug())),
+        (None, None) => None,
+    }
+}
+
+pub(super) fn of_cluster(view: &View<'_>) -> Vec<Finding> {
+    let mut by_program: BTreeMap<String, Vec<&LbService>> = BTreeMap::new();
+    for service in view.observed.services.values() {
+        if let Some(program) = second_controller(service, view.observed) {
+            by_program.entry(program).or_default().push(service);
+        }
+    }
+    let finding = |(program, services): (String, Vec<&LbService>)| {
+        let addresses = services.iter().flat_map(|service| {
+            let addresses = service.ingress.iter();
+            addresses.map(|address| (service.name.clone(), *address))
+        });
+        let held: Vec<_> = addresses.collect();
+        let message = format!(
+            "{program} and Cilium's LB-IPAM both serve {}: {}",
+            ipam_core::model::count(services.len(), "Service"),
+            named(held.iter())
+        );
+        let workloads = view.observed.balancers.iter();
+        let workloads = workloads.filter(|(balancer, _)| balancer.as_str() == program);
+        let workloads =
+            workloads.map(|(_, object)| format!("{program} runs: `{}`", object.escape_debug()));
+        let writers = services
+            .iter()
+            .filter_map(|one| one.other_controller.writer.as_deref());
+        let writer = writers.take(1).map(|manager| {
+            format!(
+                "the field manager `{}` wrote a status after Cilium",
+                manager.escape_debug()
+            )
+        });
+        let finding = Finding::new(Severity::Warning, Rule("two-controllers"), message);
+        let finding = about_services(finding, &held);
+        let finding = finding.seen(workloads.chain(writer));
+        let finding = finding.causes("each overwrites the status that the other one writes, so addresses may change for ever");
+        finding.help("stop one of the two programs, or create the Services anew with a `spec.loadBalancerClass` that only one of them serves")
+    };
+    by_program.into_iter().map(finding).collect()
+}
