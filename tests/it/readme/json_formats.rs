@@ -37,7 +37,7 @@ pub fn page() -> String {
     let mut page = format!("{NOTE}\n\n{INTRODUCTION}");
     for verbs in all_verbs() {
         let words: Vec<&str> = verbs.iter().map(String::as_str).collect();
-        if let Some(formats) = formats(&printed(&[&words, &["--help"][..]].concat())) {
+        if let Some(formats) = formats(&printed(&[&words, &["-h"][..]].concat())) {
             writeln!(page, "| `{}` | {formats} |", verbs.join(" ")).unwrap();
         }
     }
@@ -51,7 +51,7 @@ pub fn page() -> String {
     page + EVENTS + &events::rows()
 }
 
-/// The values of `--output` in a help text, the default first; `None` if there is no choice.
+/// The values of `--output` in a short help text, the default first; `None` if there is no choice.
 fn formats(help: &str) -> Option<String> {
     let (_, flag) = help.split_once("--output <")?;
     let is_next = |line: &&str| line.trim_start().starts_with('-') && line.contains("--");
