@@ -74,6 +74,7 @@ groups! {
     other_allocators: "allocators";
     clusters_of_distributions: "distributions";
     causes_that_are_computed: "causes";
+    announcements_of_blocks_and_services: "announcements";
 }
 
 /// Runs every case of a group, and fails with all that is not as expected.

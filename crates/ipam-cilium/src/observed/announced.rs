@@ -32,13 +32,22 @@ pub struct Announced {
     pub speaker: BgpSpeaker,
     /// Source of the blocks.
     pub field: HoldingField,
+    /// The families that it announces to a peer.
+    pub families: BTreeSet<Family>,
+    /// The blocks of these families.
     pub blocks: Vec<Block>,
 }
 
+/// The speakers of MetalLB cannot announce IPv6: `internal/bgp/native` of MetalLB 0.12, in every
+/// release of Cilium that has them (cilium#18989).
+pub const METAL_LB_FAMILIES: [Family; 1] = [Family::Ipv4];
+
 impl Announced {
-    /// Whether a block of this family is announced, or the blocks are unknown.
+    /// Whether a block of this family is announced, or would be if the field had one.
     pub fn family_is_announced(&self, family: Family) -> bool {
-        self.blocks.is_empty() || self.blocks.iter().any(|block| block.family() == family)
+        let mut blocks = self.blocks.iter();
+        self.families.contains(&family)
+            && (self.blocks.is_empty() || blocks.any(|block| block.family() == family))
     }
 }
 
@@ -118,31 +127,30 @@ impl Observed {
         if self.is_announced_by_unknown_rules() || !self.is_host_scoped() {
             return None;
         }
-        let field = match speaker {
+        let (field, families): (_, BTreeSet<Family>) = match speaker {
             BgpSpeaker::MetalLb => {
                 self.speaks_to_a_peer(node).then_some(())?;
-                self.field_of_metal_lb()
+                (self.field_of_metal_lb(), METAL_LB_FAMILIES.into())
             }
             BgpSpeaker::PeeringPolicy => {
-                let mut policies = self
-                    .announcing
-                    .policies
-                    .iter()
-                    .filter(|policy| policy.nodes.matches(&node.labels));
-                let policy = policies.next()?;
+                let mut policies = self.policies_for(node);
                 // Two policies that select one node are an error, and nothing is announced.
-                (policies.next().is_none() && policy.pod_cidrs == PodCidrs::Announced)
-                    .then_some(())?;
-                self.field_of_policies()
+                let policy = policies.next().filter(|_| policies.next().is_none())?;
+                (self.field_of_policies(), policy.pod_cidrs.clone())
             }
             BgpSpeaker::ClusterConfig => {
-                self.advertisements_of(node)
-                    .any(|entry| entry.pod_cidrs == PodCidrs::Announced)
-                    .then_some(())?;
-                HoldingField::CiliumNode
+                let sent = self.advertised(node);
+                let sent = sent.filter(|(_, entry)| entry.pod_cidrs == PodCidrs::Announced);
+                (
+                    HoldingField::CiliumNode,
+                    sent.map(|(family, _)| family).collect(),
+                )
             }
         };
-        let blocks = match field {
+        if families.is_empty() {
+            return None;
+        }
+        let mut blocks = match field {
             HoldingField::CiliumNode => self
                 .cilium_nodes
                 .get(&node.name)
@@ -150,11 +158,22 @@ impl Observed {
                 .unwrap_or_default(),
             _ => node.spec.iter().copied().collect(),
         };
+        blocks.retain(|block| families.contains(&block.family()));
         Some(Announced {
             speaker,
             field,
+            families,
             blocks,
         })
+    }
+
+    /// The `CiliumBGPPeeringPolicy`s that select a node.
+    pub fn policies_for<'o>(
+        &'o self,
+        node: &'o Node,
+    ) -> impl Iterator<Item = &'o super::PeeringPolicy> {
+        let policies = self.announcing.policies.iter();
+        policies.filter(|policy| policy.nodes.matches(&node.labels))
     }
 
     /// On a node that a policy selects, the policy wins over the newer objects (`pkg/bgpv1/agent` @
@@ -164,11 +183,7 @@ impl Observed {
         let speaker = self
             .speaker()
             .filter(|speaker| *speaker == BgpSpeaker::MetalLb || is_on)?;
-        let is_selected = self
-            .announcing
-            .policies
-            .iter()
-            .any(|policy| policy.nodes.matches(&node.labels));
+        let is_selected = self.policies_for(node).next().is_some();
         let has_newer = self.may_have(behaviours::BGP_CLUSTER_CONFIGS)
             && !self.announcing.cluster_configs.is_empty();
         let passes_on = speaker == BgpSpeaker::PeeringPolicy && !is_selected && has_newer;
@@ -184,6 +199,15 @@ impl Observed {
         &'o self,
         node: &'o Node,
     ) -> impl Iterator<Item = &'o super::Advertisement> {
+        self.advertised(node)
+            .map(|(_, advertisement)| advertisement)
+    }
+
+    /// The same, each with the family for which a peer gets it.
+    pub(super) fn advertised<'o>(
+        &'o self,
+        node: &'o Node,
+    ) -> impl Iterator<Item = (Family, &'o super::Advertisement)> {
         let configs = self
             .announcing
             .cluster_configs
@@ -193,11 +217,10 @@ impl Observed {
         let chosen = peers
             .filter_map(|name| self.announcing.peer_configs.get(name))
             .flatten();
-        chosen.flat_map(|selector| {
-            self.announcing
-                .advertisements
-                .iter()
-                .filter(|advertisement| selector.matches(&advertisement.labels))
+        chosen.flat_map(|peer| {
+            let all = self.announcing.advertisements.iter();
+            let chosen = all.filter(|one| peer.advertisements.matches(&one.labels));
+            chosen.map(|advertisement| (peer.family, advertisement))
         })
     }
 
@@ -291,12 +314,18 @@ pub fn native_routing_setting(family: Family) -> &'static str {
 }
 
 impl Observed {
+    /// Whether packets of Pods leave their node without a tunnel.
+    pub fn routes_natively(&self) -> bool {
+        let setting = |key| self.common_setting(key).map(|setting| setting.value);
+        setting(setting_key::ROUTING_MODE) == Some("native")
+            || setting(setting_key::TUNNEL) == Some("disabled")
+    }
+
     /// Range whose packets are routed without masquerading; `None` with tunnels, or if it is not
     /// set.
     pub fn native_routing_range(&self, family: Family) -> Option<Block> {
         let setting = |key| self.common_setting(key).map(|setting| setting.value);
-        let is_native =
-            setting("routing-mode") == Some("native") || setting("tunnel") == Some("disabled");
+        let is_native = self.routes_natively();
         let masquerade = match family {
             Family::Ipv4 => "enable-ipv4-masquerade",
             Family::Ipv6 => "enable-ipv6-masquerade",

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::announced::METAL_LB_FAMILIES;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::view::{ConfigMapView, nullable};
-use super::{Node, Observed, setting_key};
+use super::{Node, Observed, PeeringPolicy, setting_key};
 use crate::behaviours;
 use crate::lbipam::{LbService, WrittenRequirement, WrittenSelector};
 use crate::releases::announces_without_backend;
@@ -38,7 +39,7 @@ const L2_CLASS: &str = "io.cilium/l2-announcer";
 pub struct ServiceAnnouncements<'o> {
     /// The speaker of MetalLB announces every Service.
     announces_all: bool,
-    bgp: Vec<&'o Selector>,
+    bgp: Vec<(Family, &'o Selector)>,
     l2: Vec<&'o Selector>,
     l2_families: &'static [Family],
     backends: LocalBackends,
@@ -55,7 +56,7 @@ enum LocalBackends {
 impl<'o> ServiceAnnouncements<'o> {
     pub fn new(observed: &'o Observed) -> ServiceAnnouncements<'o> {
         let version = observed.cilium.version.map(|(version, _)| version);
-        let mut bgp: Vec<&Selector> = Vec::new();
+        let mut bgp: Vec<(Family, &Selector)> = Vec::new();
         if observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
             let nodes = observed.nodes.values();
             let speaking =
@@ -99,28 +100,38 @@ impl<'o> ServiceAnnouncements<'o> {
         self.backends == LocalBackends::Needed && service.has_no_local_backend()
     }
 
+    /// The selectors of Services in BGP objects that reach a peer.
+    pub fn bgp_selectors(&self) -> BTreeSet<&'o Selector> {
+        self.bgp.iter().map(|(_, selector)| *selector).collect()
+    }
+
+    /// Whether BGP announces the addresses of this family of a Service.
+    pub fn by_bgp(&self, service: &LbService, family: Family) -> bool {
+        let class = service.class.as_deref();
+        let mut selectors = self.bgp.iter();
+        let is_selected = class.is_none_or(|class| class == BGP_CLASS)
+            && selectors.any(|(of, selector)| *of == family && selector.matches(&service.labels));
+        let by_metal_lb =
+            self.announces_all && class.is_none() && METAL_LB_FAMILIES.contains(&family);
+        is_selected || by_metal_lb
+    }
+
     /// The protocols that announce the addresses of a Service, by family.
     pub fn of(&self, service: &LbService) -> BTreeSet<(Protocol, Family)> {
-        let is_of_class = |wanted: &str| {
-            let class = service.class.as_deref();
-            class.is_none_or(|class| class == wanted)
-        };
-        let selected = |selectors: &[&Selector]| {
-            let mut selectors = selectors.iter();
-            selectors.any(|selector| selector.matches(&service.labels))
-        };
+        let mut l2 = self.l2.iter();
+        let is_of_l2 = service.class.as_deref().is_none_or(|of| of == L2_CLASS);
         let families: BTreeSet<Family> = service
             .ingress
             .iter()
             .map(|address| Family::of(*address))
             .collect();
-        let by_bgp = is_of_class(BGP_CLASS) && selected(&self.bgp)
-            || self.announces_all && service.class.is_none();
-        let by_l2 =
-            is_of_class(L2_CLASS) && selected(&self.l2) && !self.lacks_local_backend(service);
+        let by_l2 = is_of_l2
+            && l2.any(|selector| selector.matches(&service.labels))
+            && !self.lacks_local_backend(service);
         let of_family = |family: Family| {
+            let bgp = self.by_bgp(service, family);
             let l2 = by_l2 && self.l2_families.contains(&family);
-            let protocols = [(by_bgp, Protocol::Bgp), (l2, Protocol::L2)];
+            let protocols = [(bgp, Protocol::Bgp), (l2, Protocol::L2)];
             protocols
                 .into_iter()
                 .filter(|(is_used, _)| *is_used)
@@ -130,25 +141,36 @@ impl<'o> ServiceAnnouncements<'o> {
     }
 }
 
-/// The selectors of Services that a node announces by the BGP control plane.
-fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<&'o Selector> {
-    let mut policies = observed
-        .announcing
-        .policies
-        .iter()
-        .filter(|policy| policy.nodes.matches(&node.labels));
+/// The selectors of Services that a node announces by the BGP control plane, each with the family of a
+/// peer.
+fn of_node<'o>(observed: &'o Observed, node: &'o Node) -> Vec<(Family, &'o Selector)> {
+    let mut policies = observed.policies_for(node);
+    let with_families = |policy: &'o PeeringPolicy| {
+        let families = policy.families.iter();
+        let selectors = families.flat_map(|of| policy.services.iter().map(|one| (*of, one)));
+        selectors.collect()
+    };
     match policies
         .next()
         .filter(|_| observed.may_have(behaviours::PEERING_POLICIES))
     {
         // Two policies that select one node are an error, and nothing is announced.
-        Some(policy) if policies.next().is_none() => policy.services.iter().collect(),
+        Some(policy) if policies.next().is_none() => with_families(policy),
         Some(_) => Vec::new(),
         None if observed.may_have(behaviours::BGP_CLUSTER_CONFIGS) => observed
-            .advertisements_of(node)
-            .flat_map(|entry| &entry.services)
+            .advertised(node)
+            .flat_map(|(family, entry)| entry.services.iter().map(move |one| (family, one)))
             .collect(),
         None => Vec::new(),
+    }
+}
+
+impl Observed {
+    /// Whether a node announces the addresses of this family of a Service by the BGP control plane.
+    pub fn announces_service(&self, node: &Node, service: &LbService, family: Family) -> bool {
+        let mut selectors = of_node(self, node).into_iter();
+        self.is_on_at(node, setting_key::ENABLE_BGP_CONTROL_PLANE)
+            && selectors.any(|(of, selector)| of == family && selector.matches(&service.labels))
     }
 }
 

@@ -4,15 +4,21 @@
 //! `pkg/bgp/manager/reconciler` @ 1.19, `pkg/l2announcer/l2announcer.go` @ 1.19. An absent selector
 //! of nodes means every node; an absent one of Services, pools or advertisements means none, but
 //! for L2, where it means every Service.
+//!
+//! A peer gets the routes of its families only: those of its `CiliumBGPPeerConfig`, or of a neighbor
+//! in a `CiliumBGPPeeringPolicy`, where none means both (`SetDefaults` of `bgp_types.go` @ 1.15).
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use super::announced_services::SpeakerPeers;
-use super::view::nullable;
+use super::bgp_view::{
+    AdvertisementView, ClusterConfigView, Entry, L2PolicyView, Named, Peer, PeerConfigView,
+    PeerFamilyView, PeeringPolicyView, VirtualRouter, families_of,
+};
 use crate::lbipam::WrittenSelector;
-use ipam_core::model::{Labels, Selector};
+use ipam_core::model::{Labels, ObjectRef, Selector};
+use ipam_core::net::Family;
 
 /// All observed BGP and L2 objects.
 #[derive(Clone, Debug, Default)]
@@ -21,14 +27,34 @@ pub struct Announcing {
     pub policies: Vec<PeeringPolicy>,
     /// `CiliumBGPClusterConfig`s.
     pub cluster_configs: Vec<ClusterConfig>,
-    /// `CiliumBGPPeerConfig`s by name: selectors of the advertisements for their peers.
-    pub peer_configs: BTreeMap<String, Vec<Selector>>,
+    /// `CiliumBGPPeerConfig`s by name: the families of their peers.
+    pub peer_configs: BTreeMap<String, Vec<PeerFamily>>,
     /// `CiliumBGPAdvertisement`s.
     pub advertisements: Vec<Advertisement>,
     /// `CiliumL2AnnouncementPolicy`s that announce LoadBalancer addresses.
     pub l2_policies: Vec<L2Policy>,
     /// Peers of the MetalLB speakers; `None` if their ConfigMap was not seen.
     pub speaker_peers: Option<SpeakerPeers>,
+    /// Addresses of BGP peers, each with an object that names it.
+    pub peers: BTreeMap<IpAddr, ObjectRef>,
+    /// Selectors that select nothing by mistake.
+    pub selector_faults: Vec<SelectorFault>,
+}
+
+/// A selector that selects nothing by mistake.
+#[derive(Clone, Debug)]
+pub struct SelectorFault {
+    pub object: ObjectRef,
+    pub field: &'static str,
+    pub problem: SelectorProblem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelectorProblem {
+    /// It is absent in an advertisement of Services (`pkg/bgp/manager/reconciler/service.go` @ 1.19).
+    Missing,
+    /// Kubernetes rejects it, for this reason.
+    Invalid(String),
 }
 
 /// A `CiliumBGPPeeringPolicy`.
@@ -36,8 +62,19 @@ pub struct Announcing {
 pub struct PeeringPolicy {
     pub name: String,
     pub nodes: Selector,
-    pub pod_cidrs: PodCidrs,
+    /// Families whose pod CIDRs it exports. Empty if it exports none.
+    pub pod_cidrs: BTreeSet<Family>,
+    /// Families of its neighbors.
+    pub families: BTreeSet<Family>,
     pub services: Vec<Selector>,
+}
+
+/// A family of a `CiliumBGPPeerConfig`.
+#[derive(Clone, Debug)]
+pub struct PeerFamily {
+    pub family: Family,
+    /// The advertisements for its peers.
+    pub advertisements: Selector,
 }
 
 /// Whether pod CIDRs are announced.
@@ -77,142 +114,79 @@ pub struct L2Policy {
     pub nodes: Selector,
 }
 
-/// A `CiliumBGPPeeringPolicy`.
-pub(super) type PeeringPolicyView = Named<PeeringPolicySpec>;
-/// A `CiliumBGPClusterConfig`.
-pub(super) type ClusterConfigView = Named<ClusterConfigSpec>;
-/// A `CiliumBGPPeerConfig`.
-pub(super) type PeerConfigView = Named<PeerConfigSpec>;
-/// A `CiliumBGPAdvertisement`.
-pub(super) type AdvertisementView = Named<AdvertisementSpec>;
-/// A `CiliumL2AnnouncementPolicy`.
-pub(super) type L2PolicyView = Named<L2PolicySpec>;
-
-#[derive(Deserialize)]
-pub(super) struct Named<S> {
-    metadata: NamedMetadata,
-    #[serde(bound(deserialize = "S: Deserialize<'de>"))]
-    spec: S,
-}
-
-#[derive(Deserialize)]
-struct NamedMetadata {
-    name: String,
-    #[serde(default, deserialize_with = "nullable")]
-    labels: Labels,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PeeringPolicySpec {
-    node_selector: Option<WrittenSelector>,
-    #[serde(default, deserialize_with = "nullable")]
-    virtual_routers: Vec<VirtualRouter>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VirtualRouter {
-    #[serde(rename = "exportPodCIDR")]
-    export_pod_cidr: Option<bool>,
-    service_selector: Option<WrittenSelector>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ClusterConfigSpec {
-    node_selector: Option<WrittenSelector>,
-    #[serde(default, deserialize_with = "nullable")]
-    bgp_instances: Vec<Instance>,
-}
-
-#[derive(Deserialize)]
-struct Instance {
-    #[serde(default, deserialize_with = "nullable")]
-    peers: Vec<Peer>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Peer {
-    peer_config_ref: Option<Reference>,
-}
-
-#[derive(Deserialize)]
-struct Reference {
-    name: String,
-}
-
-#[derive(Deserialize)]
-pub(super) struct PeerConfigSpec {
-    #[serde(default, deserialize_with = "nullable")]
-    families: Vec<PeerFamily>,
-}
-
-#[derive(Deserialize)]
-struct PeerFamily {
-    advertisements: Option<WrittenSelector>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct AdvertisementSpec {
-    #[serde(default, deserialize_with = "nullable")]
-    advertisements: Vec<Entry>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Entry {
-    #[serde(default)]
-    advertisement_type: String,
-    selector: Option<WrittenSelector>,
-    service: Option<EntryService>,
-}
-
-#[derive(Deserialize)]
-struct EntryService {
-    #[serde(default, deserialize_with = "nullable")]
-    addresses: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct L2PolicySpec {
-    node_selector: Option<WrittenSelector>,
-    service_selector: Option<WrittenSelector>,
-    #[serde(default, rename = "loadBalancerIPs")]
-    load_balancer_ips: Option<bool>,
-}
-
 /// An invalid selector selects nothing.
-fn selector(written: &WrittenSelector) -> Selector {
-    written.selector().unwrap_or_else(|_| Selector::nothing())
+struct Selectors<'a> {
+    object: ObjectRef,
+    faults: &'a mut Vec<SelectorFault>,
 }
 
-fn everything_if_absent(written: Option<&WrittenSelector>) -> Selector {
-    written.map_or_else(Selector::default, selector)
+impl Selectors<'_> {
+    fn fault(&mut self, field: &'static str, problem: SelectorProblem) {
+        self.faults.push(SelectorFault {
+            object: self.object.clone(),
+            field,
+            problem,
+        });
+    }
+
+    fn read(&mut self, field: &'static str, written: &WrittenSelector) -> Selector {
+        written.selector().unwrap_or_else(|why| {
+            self.fault(field, SelectorProblem::Invalid(why));
+            Selector::nothing()
+        })
+    }
+
+    /// An absent one selects everything.
+    fn read_or_all(&mut self, field: &'static str, written: Option<&WrittenSelector>) -> Selector {
+        written.map_or_else(Selector::default, |written| self.read(field, written))
+    }
 }
+
+const NODES: &str = "spec.nodeSelector";
 
 impl Announcing {
+    /// The peers of an object, as addresses or as prefixes of one address.
+    fn read_peers<'t>(&mut self, object: &ObjectRef, texts: impl Iterator<Item = &'t String>) {
+        let address = |text: &String| text.split('/').next()?.parse().ok();
+        let peers = texts.filter_map(address);
+        self.peers
+            .extend(peers.map(|address| (address, object.clone())));
+    }
+
+    fn selectors(&mut self, kind: &'static str, name: &str) -> Selectors<'_> {
+        Selectors {
+            object: ObjectRef {
+                kind,
+                name: name.to_owned(),
+            },
+            faults: &mut self.selector_faults,
+        }
+    }
+
     pub(super) fn read_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<PeeringPolicyView>(json)?;
-        let exports = spec
-            .virtual_routers
-            .iter()
-            .any(|router| router.export_pod_cidr == Some(true));
-        let services = spec
-            .virtual_routers
-            .iter()
-            .filter_map(|router| router.service_selector.as_ref());
+        let routers = spec.virtual_routers.iter();
+        let exporting = (routers.clone()).filter(|router| router.export_pod_cidr == Some(true));
+        let services = routers.clone();
+        let services = services.filter_map(|router| router.service_selector.as_ref());
+        let neighbors = routers.clone().flat_map(|router| &router.neighbors);
+        let addresses = neighbors.filter_map(|neighbor| neighbor.peer_address.as_ref());
+        let object = ObjectRef {
+            kind: "CiliumBGPPeeringPolicy",
+            name: metadata.name.clone(),
+        };
+        self.read_peers(&object, addresses);
+        let mut selectors = self.selectors(object.kind, &metadata.name);
+        let nodes = selectors.read_or_all(NODES, spec.node_selector.as_ref());
+        let services = services
+            .map(|one| selectors.read("spec.virtualRouters[].serviceSelector", one))
+            .collect();
         self.policies.push(PeeringPolicy {
             name: metadata.name,
-            nodes: everything_if_absent(spec.node_selector.as_ref()),
-            pod_cidrs: if exports {
-                PodCidrs::Announced
-            } else {
-                PodCidrs::Kept
-            },
-            services: services.map(selector).collect(),
+            nodes,
+            pod_cidrs: exporting.flat_map(VirtualRouter::families).collect(),
+            families: routers.flat_map(VirtualRouter::families).collect(),
+            services,
         });
         Ok(())
     }
@@ -223,10 +197,20 @@ impl Announcing {
             .bgp_instances
             .into_iter()
             .flat_map(|instance| instance.peers);
+        let peers: Vec<Peer> = peers.collect();
+        let object = ObjectRef {
+            kind: "CiliumBGPClusterConfig",
+            name: metadata.name.clone(),
+        };
+        let addresses = peers.iter().filter_map(|peer| peer.peer_address.as_ref());
+        self.read_peers(&object, addresses);
+        let mut selectors = self.selectors(object.kind, &metadata.name);
+        let nodes = selectors.read_or_all(NODES, spec.node_selector.as_ref());
         self.cluster_configs.push(ClusterConfig {
             name: metadata.name,
-            nodes: everything_if_absent(spec.node_selector.as_ref()),
+            nodes,
             peer_configs: peers
+                .into_iter()
                 .filter_map(|peer| Some(peer.peer_config_ref?.name))
                 .collect(),
         });
@@ -235,13 +219,22 @@ impl Announcing {
 
     pub(super) fn read_peer_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<PeerConfigView>(json)?;
-        let chosen = spec
-            .families
-            .iter()
-            .filter_map(|family| family.advertisements.as_ref())
-            .map(selector)
-            .collect();
-        self.peer_configs.insert(metadata.name, chosen);
+        let mut selectors = self.selectors("CiliumBGPPeerConfig", &metadata.name);
+        let of_view = |view: &PeerFamilyView| {
+            let written = view.advertisements.as_ref();
+            let advertisements =
+                written.map(|one| selectors.read("spec.families[].advertisements", one));
+            let families = families_of(view.afi.as_deref(), view.safi.as_deref());
+            let of_family = |family: &Family| {
+                Some(PeerFamily {
+                    family: *family,
+                    advertisements: advertisements.clone()?,
+                })
+            };
+            families.iter().filter_map(of_family).collect::<Vec<_>>()
+        };
+        let families = spec.families.iter().flat_map(of_view).collect();
+        self.peer_configs.insert(metadata.name, families);
         Ok(())
     }
 
@@ -257,11 +250,15 @@ impl Announcing {
                 addresses.iter().any(|address| address == "LoadBalancerIP")
             })
         };
-        let services = spec
-            .advertisements
-            .iter()
-            .filter(balances)
-            .filter_map(|entry| entry.selector.as_ref());
+        let mut selectors = self.selectors("CiliumBGPAdvertisement", &metadata.name);
+        let mut services = Vec::new();
+        for entry in spec.advertisements.iter().filter(balances) {
+            let field = "spec.advertisements[].selector";
+            match &entry.selector {
+                Some(written) => services.push(selectors.read(field, written)),
+                None => selectors.fault(field, SelectorProblem::Missing),
+            }
+        }
         self.advertisements.push(Advertisement {
             name: metadata.name,
             labels: metadata.labels,
@@ -270,7 +267,7 @@ impl Announcing {
             } else {
                 PodCidrs::Kept
             },
-            services: services.map(selector).collect(),
+            services,
         });
         Ok(())
     }
@@ -278,10 +275,14 @@ impl Announcing {
     pub(super) fn read_l2_policy(&mut self, json: &str) -> Result<(), serde_json::Error> {
         let Named { metadata, spec } = serde_json::from_str::<L2PolicyView>(json)?;
         if spec.load_balancer_ips == Some(true) {
+            let mut selectors = self.selectors("CiliumL2AnnouncementPolicy", &metadata.name);
+            let nodes = selectors.read_or_all(NODES, spec.node_selector.as_ref());
+            let services =
+                selectors.read_or_all("spec.serviceSelector", spec.service_selector.as_ref());
             self.l2_policies.push(L2Policy {
                 name: metadata.name,
-                nodes: everything_if_absent(spec.node_selector.as_ref()),
-                services: everything_if_absent(spec.service_selector.as_ref()),
+                nodes,
+                services,
             });
         }
         Ok(())

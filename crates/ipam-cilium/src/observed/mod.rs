@@ -7,6 +7,7 @@ mod announced;
 mod announced_services;
 mod balancers;
 mod bgp;
+mod bgp_view;
 mod cilium;
 mod claimed;
 mod cluster_cidrs;
@@ -46,12 +47,15 @@ use crate::lbipam::LbService;
 use ipam_core::model::{Finding, Labels, NodeName, PerFamily, ServiceName};
 use ipam_core::net::{Block, Family, Range, RangeIndex};
 
-pub use announced::{Announced, BgpSpeaker, native_routing_setting};
+pub use announced::{Announced, BgpSpeaker, METAL_LB_FAMILIES, native_routing_setting};
 pub use announced_services::{
     Protocol, ServiceAnnouncements, SpeakerPeers, read_service_annotations,
 };
 pub use balancers::{Balancer, OtherController};
-pub use bgp::{Advertisement, Announcing, ClusterConfig, L2Policy, PeeringPolicy, PodCidrs};
+pub use bgp::{
+    Advertisement, Announcing, ClusterConfig, L2Policy, PeerFamily, PeeringPolicy, PodCidrs,
+    SelectorFault, SelectorProblem,
+};
 pub(crate) use cilium::is_true;
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::announced_services::{is_of_load_balancing, slim_data};
 use super::balancers::{Balancer, MARKS};
-use super::bgp::{
+use super::bgp_view::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
 use super::cluster_cidrs::{K3S_ARGUMENTS, slim_k3s_arguments};
@@ -501,17 +501,18 @@ mod tests {
             (
                 ObservedKind::BgpPeeringPolicy,
                 json!({"spec": {"nodeSelector": selector,
-                "virtualRouters": [{"exportPodCIDR": true, "serviceSelector": selector}]}}),
+                "virtualRouters": [{"exportPodCIDR": true, "serviceSelector": selector,
+                    "neighbors": [{"peerAddress": "192.0.2.254/32", "families": [{"afi": "ipv4", "safi": "unicast"}]}]}]}}),
             ),
             (
                 ObservedKind::BgpClusterConfig,
                 json!({"spec": {"nodeSelector": selector,
-                "bgpInstances": [{"peers": [{"peerConfigRef": {"name": "p"}}]}]}}),
+                "bgpInstances": [{"peers": [{"peerAddress": "192.0.2.253", "peerConfigRef": {"name": "p"}}]}]}}),
             ),
             (
                 ObservedKind::BgpPeerConfig,
                 json!({"spec": {"families":
-                [{"advertisements": selector}]}}),
+                [{"afi": "ipv6", "safi": "unicast", "advertisements": selector}]}}),
             ),
             (
                 ObservedKind::BgpAdvertisement,

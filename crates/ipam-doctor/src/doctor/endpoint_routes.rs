@@ -138,12 +138,6 @@ fn widest_network(address: IpAddr) -> Option<Block> {
     }
 }
 
-fn is_native(observed: &Observed) -> bool {
-    let setting = |key| observed.common_setting(key).map(|setting| setting.value);
-    setting(setting_key::ROUTING_MODE) == Some("native")
-        || setting(setting_key::TUNNEL) == Some("disabled")
-}
-
 /// Whether agents leave out the routes to nodes that they do not reach directly.
 fn skips_unreachable(observed: &Observed) -> bool {
     observed.may_have(behaviours::UNREACHABLE_SKIPPED)
@@ -152,7 +146,7 @@ fn skips_unreachable(observed: &Observed) -> bool {
 
 pub(super) fn across_subnets(observed: &Observed) -> Vec<Finding> {
     let is_on = observed.is_on(setting_key::AUTO_DIRECT_NODE_ROUTES);
-    if !is_on || !is_native(observed) || skips_unreachable(observed) {
+    if !is_on || !observed.routes_natively() || skips_unreachable(observed) {
         return Vec::new();
     }
     Family::BOTH

@@ -1,16 +1,18 @@
 //! What Cilium this is: each conclusion with its evidence and how sure it is.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
 
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
-    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, ControllerProgram,
-    Evidence, ModeSeen, Observed, ObservedKind,
+    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker,
+    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind,
 };
 use ipam_core::model::{IpamMode, count};
+use ipam_core::text::joined;
 use ipam_desired::Policy;
 use ipam_plan::allocators::OtherAllocator;
 
@@ -63,13 +65,8 @@ pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
         count(observed.cilium_nodes.len(), "CiliumNode"),
         Confidence::Certain,
     );
-    let mut conclusions = vec![
-        nodes,
-        version(observed),
-        mode(observed),
-        annotations(observed),
-        bgp(observed),
-    ];
+    let mut conclusions = vec![nodes, version(observed), mode(observed)];
+    conclusions.extend([annotations(observed), bgp(observed)]);
     conclusions.extend(allocators(observed));
     conclusions
 }
@@ -221,18 +218,33 @@ fn bgp(observed: &Observed) -> Conclusion {
     if !observed.is_host_scoped() {
         return unknown("not judged in this IPAM mode");
     }
-    let announcing = observed
-        .nodes
-        .values()
-        .filter(|node| observed.announces(node).is_some())
-        .count();
-    let of = observed.nodes.len();
     conclusion(
         about,
         speaker.to_string(),
-        format!("announced for {announcing} of {of} nodes"),
+        announced_nodes(observed),
         Confidence::Certain,
     )
+}
+
+/// How many nodes have a block that is announced, and the families that no node announces.
+fn announced_nodes(observed: &Observed) -> String {
+    let (mut nodes, mut announced, mut used) = (0, BTreeSet::new(), BTreeSet::new());
+    for node in observed.nodes.values() {
+        let lives = observed.pod_blocks_of(&node.name);
+        used.extend(lives.iter().map(|block| block.family()));
+        if let Some(what) = observed.announces(node) {
+            nodes += usize::from(lives.is_empty() || !what.blocks.is_empty());
+            announced.extend(what.families);
+        }
+    }
+    // Without any announcement of pod CIDRs, no family is missed.
+    used.retain(|_| !announced.is_empty());
+    let missing = used
+        .difference(&announced)
+        .map(|family| format!("no {family}"));
+    let of = observed.nodes.len();
+    let all = [format!("announced for {nodes} of {of} nodes")];
+    joined(all.into_iter().chain(missing), ", ")
 }
 
 /// One conclusion for each program that may assign `spec.podCIDRs`.

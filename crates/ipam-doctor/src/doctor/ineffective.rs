@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::announcing::{announcements, by_policy};
+use super::announced_services::{announcements, by_policy};
 use super::finding;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
@@ -12,6 +12,7 @@ use ipam_cilium::observed::{
     Advertisement, L2Policy, Observed, ObservedKind, PeeringPolicy, PodCidrs, setting_key,
 };
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
+use ipam_core::net::Family;
 
 /// `CiliumBGPPeeringPolicy`s of a cluster whose agents do not know them: from 1.19 on.
 pub(super) fn unread_policies(observed: &Observed) -> impl Iterator<Item = &PeeringPolicy> {
@@ -61,9 +62,9 @@ pub(super) fn peering_policies(observed: &Observed) -> Vec<Finding> {
                 && selectors.any(|selector| selector.matches(&service.labels))
         };
         let services = observed.services.values().filter(is_selected).count();
-        let pod_cidrs = match policy.pod_cidrs {
-            PodCidrs::Announced => "exports pod CIDRs",
-            PodCidrs::Kept => "exports no pod CIDRs",
+        let pod_cidrs = match policy.pod_cidrs.is_empty() {
+            false => "exports pod CIDRs",
+            true => "exports no pod CIDRs",
         };
         let finding = finding(severity, "peering-policy-not-read", message)
             .about(policy_subject(policy))
@@ -134,7 +135,7 @@ pub(super) fn pod_cidrs_in_multi_pool(observed: &Observed) -> Vec<Finding> {
     };
     let exports = |policy: &&PeeringPolicy| {
         let mut nodes = observed.nodes.values();
-        policy.pod_cidrs == PodCidrs::Announced
+        !policy.pod_cidrs.is_empty()
             && observed.reads_peering_policies()
             && nodes.any(|node| policy.nodes.matches(&node.labels))
     };
@@ -168,7 +169,7 @@ pub(super) fn pod_cidrs_in_multi_pool(observed: &Observed) -> Vec<Finding> {
     subjects.map(finding).collect()
 }
 
-fn subject(policy: &L2Policy) -> ObjectRef {
+pub(super) fn subject(policy: &L2Policy) -> ObjectRef {
     ObjectRef {
         kind: "CiliumL2AnnouncementPolicy",
         name: policy.name.clone(),
@@ -191,7 +192,7 @@ fn selected<'o>(observed: &'o Observed, policy: &'o L2Policy) -> Vec<&'o LbServi
         .collect()
 }
 
-fn services_seen(observed: &Observed, policy: &L2Policy) -> String {
+pub(super) fn services_seen(observed: &Observed, policy: &L2Policy) -> String {
     let services = selected(observed, policy).len();
     format!("it selects {} with an address", count(services, "Service"))
 }
@@ -271,7 +272,8 @@ pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
     let finding = |service: &LbService| {
         let of_ipv6: Vec<&IpAddr> = service.ingress.iter().filter(|ip| ip.is_ipv6()).collect();
         let is_served = rules.serves(service);
-        let is_only_l2 = announcements.by_l2(service) && !announcements.by_bgp(service);
+        let is_only_l2 =
+            announcements.by_l2(service) && !announcements.by_bgp(service, Family::Ipv6);
         if of_ipv6.is_empty() || !is_served || !is_only_l2 {
             return None;
         }

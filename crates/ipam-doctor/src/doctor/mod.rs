@@ -5,6 +5,7 @@
 //! read never counts as absent.
 
 mod annotations;
+mod announced_services;
 mod announcing;
 mod blocks;
 mod capacity;
@@ -21,6 +22,8 @@ mod pod_pool_setting;
 mod pod_pool_surplus;
 mod pod_pool_use;
 mod route_dump;
+mod selectors;
+mod unannounced_pods;
 mod waiting;
 mod without_block;
 
@@ -34,6 +37,7 @@ use ipam_plan::check;
 use ipam_plan::plan::plan;
 use orphans::Orphans;
 
+pub(crate) use announced_services::unselective;
 pub use identity::{Conclusion, Confidence, conclusions};
 pub use route_dump::{Path, Route, RouteDump, RouteDumpError, Usage};
 
@@ -43,6 +47,47 @@ const NAMED: usize = 10;
 /// Percentage of used blocks from which a pool is nearly full.
 const NEARLY: u128 = 90;
 
+type Check = fn(&Observed) -> Vec<Finding>;
+
+const RULES: [Check; 21] = [
+    installation::no_cilium,
+    installation::modes_of_other_allocators,
+    installation::agents_of_two_versions,
+    installation::settings_newer_than_agents,
+    installation::rival_allocators,
+    announced_services::unused_advertisements,
+    selectors::invalid,
+    ineffective::peering_policies,
+    ineffective::speakers_without_peer,
+    ineffective::without_nodes,
+    ineffective::switched_off,
+    ineffective::ipv6_before_1_19,
+    annotations::faults,
+    faulty_release::of_running,
+    operator_errors::of_earlier_nodes,
+    pod_pool_use::missing_defaults,
+    future_ranges::balancer_over_other_addresses,
+    announced_services::unannounced,
+    annotations::unread,
+    waiting::services,
+    operator_errors::refused_soon,
+];
+
+const RULES_OF_POD_BLOCKS: [Check; 12] = [
+    blocks::held_twice,
+    blocks::changes_at_restart,
+    blocks::unused_specs,
+    endpoint_routes::missing,
+    endpoint_routes::across_subnets,
+    announcing::blocks_of_others,
+    ineffective::pod_cidrs_in_multi_pool,
+    check::shared_slots::refused_at_operator_start,
+    pod_pool_use::overlaps,
+    pod_pool_use::lost,
+    future_ranges::of_cluster,
+    future_ranges::over_other_addresses,
+];
+
 /// All findings, the worst first. Rules on files need `desired`, and rules on routes need
 /// `route_dumps`.
 pub fn examine(
@@ -50,47 +95,15 @@ pub fn examine(
     observed: &Observed,
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
-    let rules: [fn(&Observed) -> Vec<Finding>; 32] = [
-        installation::no_cilium,
-        installation::modes_of_other_allocators,
-        installation::agents_of_two_versions,
-        installation::settings_newer_than_agents,
-        installation::rival_allocators,
-        blocks::held_twice,
-        blocks::changes_at_restart,
-        blocks::unused_specs,
-        endpoint_routes::missing,
-        announcing::blocks_of_others,
-        announcing::unused_advertisements,
-        ineffective::peering_policies,
-        ineffective::speakers_without_peer,
-        ineffective::pod_cidrs_in_multi_pool,
-        ineffective::without_nodes,
-        ineffective::switched_off,
-        ineffective::ipv6_before_1_19,
-        annotations::faults,
-        faulty_release::of_running,
-        operator_errors::of_earlier_nodes,
-        operator_errors::refused_soon,
-        check::shared_slots::refused_at_operator_start,
-        pod_pool_use::overlaps,
-        pod_pool_use::missing_defaults,
-        pod_pool_use::lost,
-        future_ranges::of_cluster,
-        future_ranges::balancer_over_other_addresses,
-        future_ranges::over_other_addresses,
-        endpoint_routes::across_subnets,
-        announcing::unannounced,
-        annotations::unread,
-        waiting::services,
-    ];
-    let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(observed)).collect();
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(observed)).collect();
+    findings.extend(RULES_OF_POD_BLOCKS.iter().flat_map(|rule| rule(observed)));
     let orphans = Orphans::of(observed);
     findings.extend(orphans.finding(observed));
     findings.extend(future_ranges::machines_in_service_cidr(observed));
     findings.extend(check::over_held_blocks(observed));
     findings.extend(pod_pool_setting::differences(observed));
     findings.extend(operator_errors::all(observed, &orphans));
+    findings.extend(selectors::absent(observed, &findings));
     findings.extend(check::observed(observed));
     let no_files = Desired::default();
     findings.extend(check::unseen(desired.unwrap_or(&no_files), observed));

@@ -7,9 +7,10 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::FORMAT_VERSION;
+use crate::doctor::unselective;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{LbRules, LbService, ServingState};
-use ipam_cilium::observed::{Node, Observed, ObservedKind};
+use ipam_cilium::observed::{METAL_LB_FAMILIES, Observed, ObservedKind};
 use ipam_core::model::{NodeName, Selector, count};
 use ipam_core::net::{Family, Range};
 use ipam_core::text::joined;
@@ -33,10 +34,13 @@ pub(super) fn explain(range: Range, observed: &Observed) -> Vec<String> {
     holders
         .flat_map(|service| {
             let family = Family::of(address);
-            [by_l2(service, family, observed), by_bgp(service, observed)]
-                .into_iter()
-                .flatten()
-                .map(|text| format!("{}: {text}", service.name.to_string().escape_debug()))
+            [
+                by_l2(service, family, observed),
+                by_bgp(service, family, observed),
+            ]
+            .into_iter()
+            .flatten()
+            .map(|text| format!("{}: {text}", service.name.to_string().escape_debug()))
         })
         .collect()
 }
@@ -117,10 +121,13 @@ fn nodes<'o>(selector: &Selector, observed: &'o Observed) -> Vec<&'o NodeName> {
         .collect()
 }
 
-fn by_bgp(service: &LbService, observed: &Observed) -> Vec<String> {
+fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let told = |text: String| vec![format!("BGP: {text}")];
     if observed.is_on("bgp-announce-lb-ip") {
+        if !METAL_LB_FAMILIES.contains(&family) {
+            return told(format!("MetalLB's speaker announces no {family} address"));
+        }
         return told(
             "MetalLB's speaker announces it by its own configuration, which is not read".to_owned(),
         );
@@ -147,25 +154,21 @@ fn by_bgp(service: &LbService, observed: &Observed) -> Vec<String> {
     let announcers: Vec<&NodeName> = observed
         .nodes
         .values()
-        .filter(|node| announces(node, service, observed))
+        .filter(|node| observed.announces_service(node, service, family))
         .map(|node| &node.name)
         .collect();
     match &announcers[..] {
-        [] => told("no node has an advertisement that selects it".to_owned()),
+        [] => {
+            let names = unselective(observed).map(|one| format!("`{}`", one.escape_debug()));
+            let names = joined(names.collect::<Vec<_>>(), ", ");
+            let why = match names.is_empty() {
+                true => String::new(),
+                false => format!(", and {names} has no selector, so it selects no Service"),
+            };
+            told(format!("no node has an advertisement that selects it{why}"))
+        }
         nodes => told(format!("announced by {}", named(nodes))),
     }
-}
-
-fn announces(node: &Node, service: &LbService, observed: &Observed) -> bool {
-    let selects = |selectors: &[Selector]| {
-        let mut selectors = selectors.iter();
-        selectors.any(|selector| selector.matches(&service.labels))
-    };
-    let mut policies = observed.announcing.policies.iter();
-    let by_policy =
-        policies.any(|policy| policy.nodes.matches(&node.labels) && selects(&policy.services));
-    let mut advertisements = observed.advertisements_of(node);
-    by_policy || advertisements.any(|advertisement| selects(&advertisement.services))
 }
 
 /// Whether two Services share an address.
