@@ -164,6 +164,9 @@ pub const DEFAULT_POOL: Releases = Releases::since(&[(15, 0)]);
 pub const POD_POOL_V2: Releases = Releases::since(&[(21, 0)]);
 /// In ipam `multi-pool`, Pods need routes of their own.
 pub const MULTI_POOL_ENDPOINT_ROUTES: Releases = Releases::before((18, 0));
+/// The operator moves the blocks of ipam `cluster-pool` into the default pool if a setting says so
+/// (cilium#46104).
+pub const CLUSTER_POOL_CONVERSION: Releases = Releases::since(&[(20, 0)]);
 /// The operator remembers the blocks that it gave from a CIDR that is cut. Before, it forgets them (pkg
 /// `multipool` updateCIDRSets).
 pub const GIVEN_REMEMBERED: Releases = Releases::since(&[(19, 0)]);

@@ -278,15 +278,18 @@ impl Observed {
     }
 
     /// Blocks of the Pods of a node: those its agent published, or, without a CiliumNode, those it
-    /// would read from the Node. In multi-pool, all allocated blocks.
+    /// would read from the Node. In multi-pool, all allocated blocks, and those that a conversion is
+    /// about to move.
     pub fn pod_blocks_of(&self, name: &NodeName) -> Vec<Block> {
         let cilium_node = self.cilium_nodes.get(name);
         match self.cilium.mode() {
-            ModeSeen::Known(IpamMode::MultiPool) => cilium_node
-                .into_iter()
-                .flat_map(|node| &node.allocated)
-                .flat_map(|(_, blocks)| blocks.clone())
-                .collect(),
+            ModeSeen::Known(IpamMode::MultiPool) => {
+                let allocated = cilium_node.into_iter().flat_map(|node| &node.allocated);
+                let allocated = allocated.flat_map(|(_, blocks)| blocks);
+                let unconverted = cilium_node.filter(|_| self.converts_to_multi_pool());
+                let unconverted = unconverted.into_iter().flat_map(|node| &node.pod_cidrs);
+                allocated.chain(unconverted).copied().collect()
+            }
             ModeSeen::Known(IpamMode::Kubernetes | IpamMode::ClusterPool) => {
                 let published =
                     |family| self.cilium_node_shows(name, family).map(|(block, _)| block);

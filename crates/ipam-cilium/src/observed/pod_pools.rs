@@ -3,12 +3,13 @@
 //! those of the coming 1.21).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::view::nullable;
-use super::{CiliumKind, Node, NodeConfig, Observed};
+use super::{CiliumKind, CiliumNode, Node, NodeConfig, Observed, is_true, setting_key};
 use crate::behaviours;
 use ipam_core::model::{Labels, NodeName, ObjectVersion, PerFamily, is_ours};
 use ipam_core::net::{Block, BlockSize, Family, Range};
@@ -255,9 +256,32 @@ impl Observed {
             .map_or("default", |setting| setting.value)
     }
 
-    /// Allocated blocks of each `CiliumPodIPPool`, by its name.
+    /// Whether Cilium's operator moves the blocks of ipam `cluster-pool` into its default pool. Agents
+    /// use their old block until they restart (`operator/pkg/ipam/allocator/multipool` @ 1.20).
+    pub fn converts_to_multi_pool(&self) -> bool {
+        let setting = (self.cilium).operator_setting(setting_key::CLUSTER_POOL_CONVERSION);
+        self.is_multi_pool()
+            && setting.is_some_and(is_true)
+            && self.may_have(behaviours::CLUSTER_POOL_CONVERSION)
+    }
+
+    /// CiliumNodes that this conversion has not reached.
+    pub fn unconverted(&self) -> impl Iterator<Item = &Arc<CiliumNode>> {
+        let converts = self.converts_to_multi_pool();
+        let nodes = self.cilium_nodes.values();
+        nodes.filter(move |node| converts && !node.pod_cidrs.is_empty())
+    }
+
+    /// Allocated blocks of each `CiliumPodIPPool`, by its name. Blocks that a conversion is about to
+    /// move count as allocated.
     pub fn allocated_of_pools(&self) -> BTreeMap<&str, Vec<(&NodeName, Block)>> {
         let mut allocated: BTreeMap<&str, Vec<(&NodeName, Block)>> = BTreeMap::new();
+        let default = (self.cilium).operator_setting(DEFAULT_POOL_SETTING);
+        for node in self.unconverted() {
+            let blocks = node.pod_cidrs.iter().map(|block| (&node.name, *block));
+            let of_default = allocated.entry(default.unwrap_or("default"));
+            of_default.or_default().extend(blocks);
+        }
         for node in self.cilium_nodes.values() {
             for (pool, blocks) in &node.allocated {
                 allocated

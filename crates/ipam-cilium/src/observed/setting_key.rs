@@ -32,6 +32,7 @@ setting_keys! {
     AUTO_DIRECT_NODE_ROUTES = "auto-direct-node-routes";
     BGP_ANNOUNCE_LB_IP = "bgp-announce-lb-ip";
     BGP_ANNOUNCE_POD_CIDR = "bgp-announce-pod-cidr";
+    CLUSTER_POOL_CONVERSION = "enable-cluster-pool-to-multi-pool-migration";
     CLUSTER_POOL_IPV4_CIDR = "cluster-pool-ipv4-cidr";
     CLUSTER_POOL_IPV4_MASK_SIZE = "cluster-pool-ipv4-mask-size";
     CLUSTER_POOL_IPV6_CIDR = "cluster-pool-ipv6-cidr";

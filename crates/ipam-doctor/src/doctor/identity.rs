@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
-    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker,
-    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind,
+    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, CiliumNode,
+    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, setting_key,
 };
-use ipam_core::model::{IpamMode, count};
+use ipam_core::model::{IpamMode, NodeName, count};
 use ipam_core::text::joined;
 use ipam_desired::Policy;
 use ipam_plan::allocators::OtherAllocator;
@@ -66,6 +66,7 @@ pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
         Confidence::Certain,
     );
     let mut conclusions = vec![nodes, version(observed), mode(observed)];
+    conclusions.extend(conversion(observed));
     conclusions.extend([annotations(observed), bgp(observed)]);
     conclusions.extend(allocators(observed));
     conclusions
@@ -138,6 +139,35 @@ const HOST_SCOPE: &str = "hostscope";
 fn is_host_scope(observed: &Observed) -> bool {
     let version = observed.cilium.version;
     version.is_some_and(|(version, _)| behaviours::HOST_SCOPE_DEFAULT.include(version))
+}
+
+/// How far Cilium's conversion from ipam `cluster-pool` to `multi-pool` came.
+fn conversion(observed: &Observed) -> Option<Conclusion> {
+    if !observed.converts_to_multi_pool() {
+        return None;
+    }
+    let unconverted: Vec<&NodeName> = observed.unconverted().map(|node| &node.name).collect();
+    let has_old_agent =
+        |node: &&Arc<CiliumNode>| !node.allocated.is_empty() && node.requested.is_empty();
+    let old_agents = observed.cilium_nodes.values().filter(has_old_agent);
+    let old_agents: Vec<&NodeName> = old_agents.map(|node| &node.name).collect();
+    let of = observed.cilium_nodes.len();
+    let parts = [
+        ("not yet converted", unconverted.as_slice()),
+        (
+            "the agent still uses cluster-pool: restart it on",
+            &old_agents,
+        ),
+    ];
+    let left = parts.iter().filter(|(_, nodes)| !nodes.is_empty());
+    let left = left.map(|(what, nodes)| format!("{what}: {}", super::named(nodes)));
+    let setting = [setting_key::CLUSTER_POOL_CONVERSION.to_owned()];
+    Some(conclusion(
+        "conversion to multi-pool",
+        format!("{} of {of} CiliumNodes converted", of - unconverted.len()),
+        joined(setting.into_iter().chain(left), "; "),
+        Confidence::Certain,
+    ))
 }
 
 fn annotations(observed: &Observed) -> Conclusion {
