@@ -75,6 +75,7 @@ groups! {
     clusters_of_distributions: "distributions";
     causes_that_are_computed: "causes";
     announcements_of_blocks_and_services: "announcements";
+    other_cni_plugins: "cni-chaining";
     conversions_to_multi_pool: "multi-pool-conversion";
 }
 

@@ -8,6 +8,7 @@ mod announced_services;
 mod balancers;
 mod bgp;
 mod bgp_view;
+mod chaining;
 mod cilium;
 mod claimed;
 mod cluster_cidrs;
@@ -56,6 +57,7 @@ pub use bgp::{
     Advertisement, Announcing, ClusterConfig, L2Policy, PeerFamily, PeeringPolicy, PodCidrs,
     SelectorFault, SelectorProblem,
 };
+pub use chaining::PodAddresses;
 pub(crate) use cilium::is_true;
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,

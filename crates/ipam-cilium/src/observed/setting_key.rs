@@ -38,6 +38,7 @@ setting_keys! {
     CLUSTER_POOL_IPV6_CIDR = "cluster-pool-ipv6-cidr";
     CLUSTER_POOL_IPV6_MASK_SIZE = "cluster-pool-ipv6-mask-size";
     CNI_CHAINING_MODE = "cni-chaining-mode";
+    CUSTOM_CNI_CONF = "custom-cni-conf";
     DEFAULT_LB_SERVICE_IPAM = "default-lb-service-ipam";
     DEFAULT_POOL = "ipam-default-ip-pool";
     DIRECT_ROUTING_SKIP_UNREACHABLE = "direct-routing-skip-unreachable";

@@ -44,6 +44,30 @@ pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
     supplies.iter().filter_map(finding).collect()
 }
 
+/// Overlaps with ranges that an allocator reaches soon, as sentences.
+pub(super) fn reached_soon(observed: &Observed) -> Vec<String> {
+    let held = observed.pod_blocks().map(|(_, block)| (block.range(), ()));
+    let held = RangeIndex::new(held);
+    let others = observed
+        .used_by_others()
+        .filter(|(range, _)| held.overlapping(range).next().is_none());
+    let others = RangeIndex::new(others);
+    let of_supply = |supply: &Supply<'_>| {
+        let users = others.overlapping(&supply.range);
+        let (range, user) = users.min()?;
+        let left = supply.free_before(range, &held);
+        let Supply {
+            source, range: of, ..
+        } = supply;
+        let when = match left {
+            0 => "with the next block".to_owned(),
+            _ => format!("after {} free blocks", grouped_digits(left)),
+        };
+        (left <= SOON).then(|| format!("{of} ({source}) overlaps {range}, {user}: {when}"))
+    };
+    supplies(observed).iter().filter_map(of_supply).collect()
+}
+
 fn of_supply(
     supply: &Supply<'_>,
     others: &RangeIndex<OtherUser<'_>>,

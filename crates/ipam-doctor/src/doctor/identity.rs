@@ -9,7 +9,7 @@ use serde::Serialize;
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, CiliumNode,
-    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, setting_key,
+    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, PodAddresses, setting_key,
 };
 use ipam_core::model::{IpamMode, NodeName, count};
 use ipam_core::text::joined;
@@ -67,6 +67,7 @@ pub fn conclusions(observed: &Observed) -> Vec<Conclusion> {
     );
     let mut conclusions = vec![nodes, version(observed), mode(observed)];
     conclusions.extend(conversion(observed));
+    conclusions.extend(chaining(observed));
     conclusions.extend([annotations(observed), bgp(observed)]);
     conclusions.extend(allocators(observed));
     conclusions
@@ -168,6 +169,26 @@ fn conversion(observed: &Observed) -> Option<Conclusion> {
         joined(setting.into_iter().chain(left), "; "),
         Confidence::Certain,
     ))
+}
+
+/// What gives Pods their addresses, if it is not Cilium's IPAM.
+fn chaining(observed: &Observed) -> Option<Conclusion> {
+    let about = "addresses of Pods";
+    match observed.pod_addresses() {
+        PodAddresses::Cilium => None,
+        PodAddresses::Chained(mode) => Some(conclusion(
+            about,
+            "another CNI plugin: blocks of nodes have only Cilium's own addresses",
+            format!("cni-chaining-mode: {}", mode.escape_debug()),
+            Confidence::Certain,
+        )),
+        PodAddresses::OwnConfiguration => Some(conclusion(
+            about,
+            "depend on CNI configuration files that are not read",
+            "custom-cni-conf",
+            Confidence::Unknown,
+        )),
+    }
 }
 
 fn annotations(observed: &Observed) -> Conclusion {

@@ -9,6 +9,7 @@ mod announced_services;
 mod announcing;
 mod blocks;
 mod capacity;
+mod chaining;
 mod cluster_cidr_use;
 mod endpoint_routes;
 mod faulty_release;
@@ -96,7 +97,12 @@ pub fn examine(
     route_dumps: &[RouteDump],
 ) -> Vec<Finding> {
     let mut findings: Vec<Finding> = RULES.iter().flat_map(|rule| rule(observed)).collect();
-    findings.extend(RULES_OF_POD_BLOCKS.iter().flat_map(|rule| rule(observed)));
+    // The rules about blocks of Pods assume that Pods have addresses of these blocks.
+    let of_blocks: &[Check] = match observed.chaining_mode() {
+        None => &RULES_OF_POD_BLOCKS,
+        Some(_) => &[chaining::colliding_ranges],
+    };
+    findings.extend(of_blocks.iter().flat_map(|rule| rule(observed)));
     let orphans = Orphans::of(observed);
     findings.extend(orphans.finding(observed));
     findings.extend(future_ranges::machines_in_service_cidr(observed));
@@ -111,7 +117,9 @@ pub fn examine(
     findings.extend(without_block::nodes(observed, plan.as_ref(), &orphans));
     if let Some((desired, plan)) = desired.zip(plan.as_ref()) {
         findings.extend(check::examination(desired, observed));
-        findings.extend(future_ranges::outside_pools(desired, observed));
+        let is_chained = observed.chaining_mode().is_some();
+        let outside = (!is_chained).then(|| future_ranges::outside_pools(desired, observed));
+        findings.extend(outside.flatten());
         findings.extend(capacity::of_pools(desired, observed));
         findings.extend(capacity::of_plan(plan));
         findings.extend(capacity::pairs_of_plan(plan, observed));

@@ -99,6 +99,7 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
             (true, false) => (field, block, "its agent does not use it"),
         }
     });
+    let is_chained = observed.chaining_mode().is_some();
     let lives = observed.pod_blocks_of(&node.name);
     let cilium_node = observed.cilium_nodes.get(&node.name);
     let published = cilium_node.into_iter().flat_map(|node| &node.pod_cidrs);
@@ -112,6 +113,11 @@ fn shown(node: &Node, desired: &Desired, observed: &Observed) -> Vec<HeldBlock> 
         published
             .chain(allocated)
             .map(|(field, block)| match lives.contains(&block) {
+                true if is_chained => (
+                    field,
+                    block,
+                    "Cilium's own addresses of the node: another CNI plugin gives Pods theirs",
+                ),
                 true => (field, block, "its Pods live here"),
                 false => (field, block, "unknown whether its Pods live here"),
             });

@@ -132,6 +132,7 @@ impl Search {
         for node in observed.nodes.values() {
             self.node(node, observed);
         }
+        let is_chained = observed.chaining_mode().is_some();
         for node in observed.cilium_nodes.values() {
             let lives = observed.pod_blocks_of(&node.name);
             let allocated = node.allocated.iter().flat_map(|(_, blocks)| blocks);
@@ -143,6 +144,7 @@ impl Search {
             {
                 let meaning = match (observed.knows_pod_blocks(), lives.contains(block)) {
                     (false, _) => "unknown whether Pods live here",
+                    (true, true) if is_chained => "Cilium's own addresses of this node",
                     (true, true) => "Pods of this node live here",
                     (true, false) => "not used by this IPAM mode",
                 };

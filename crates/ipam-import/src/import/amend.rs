@@ -10,7 +10,9 @@ use ipam_cilium::observed::{Node, Observed};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::PoolState;
-use ipam_plan::plan::{BlockedReason, Change, MisplacedReason, NodeObstacle, Plan, Target};
+use ipam_plan::plan::{
+    BlockedReason, Change, Misplaced, MisplacedReason, NodeObstacle, Plan, Target,
+};
 
 /// The judgement on a trial plan.
 #[derive(Clone, Debug)]
@@ -54,8 +56,12 @@ pub fn judge(
 fn pin_misplaced(amended: &mut Inferred, plan: &Plan, observed: &Observed) -> bool {
     let mut is_changed = false;
     let mut pins = Vec::new();
+    // With CNI chaining no Pods live in a block, so it may stay where other addresses are.
+    let stays = |misplaced: &Misplaced| {
+        observed.chaining_mode().is_some() && misplaced.reason == MisplacedReason::UsedByOthers
+    };
     for misplaced in &plan.misplaced {
-        if amended.broken.contains_key(&misplaced.node) {
+        if amended.broken.contains_key(&misplaced.node) || stays(misplaced) {
             continue;
         }
         is_changed = true;

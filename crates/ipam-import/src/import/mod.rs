@@ -202,6 +202,9 @@ pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, O
     if setting.is_some_and(|setting| setting.value == IpamMode::V2BETA) {
         inferred.remarks.insert(0, Remark::SeveralBlocks);
     }
+    let chained = observed.chaining_mode();
+    let chained = chained.map(|mode| Remark::Chained(mode.to_owned()));
+    inferred.remarks.extend(chained);
     pod_pools::infer_services(observed, request, &mut inferred);
     let is_declared = |pool: &InferredAddressPool| pool.use_of == ManifestUse::Declared;
     if inferred.pools.is_empty() && !inferred.address_pools.iter().any(is_declared) {

@@ -110,6 +110,8 @@ pub enum Remark {
     AssignsItself { does: String, fix: String },
     /// In this mode of old releases, a node has several blocks.
     SeveralBlocks,
+    /// Another CNI plugin gives Pods their addresses, by this `cni-chaining-mode`.
+    Chained(String),
     /// The source of the observation never has objects of these kinds.
     NotCollected(BTreeSet<&'static str>),
 }
@@ -162,6 +164,11 @@ impl fmt::Display for Remark {
                 name.escape_debug(),
                 why.as_ref()
                     .map_or(String::new(), |why| format!("{why}. It "))
+            ),
+            Remark::Chained(mode) => write!(
+                f,
+                "with cni-chaining-mode {} another CNI plugin gives Pods their addresses: these blocks have only Cilium's own addresses, so pools decide nothing about Pods",
+                mode.escape_debug()
             ),
             Remark::NotCollected(resources) => {
                 write!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipam_cilium::observed::{Node, Observed, setting_key};
+use ipam_cilium::observed::{Node, Observed};
 use ipam_cilium::pod_addresses::pod_addresses;
 use ipam_core::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, first_of};
 use ipam_core::net::{BlockSize, Family};
@@ -17,13 +17,8 @@ const NAMED: usize = 10;
 
 const RULE: Rule = Rule("pod-limit-over-block");
 
-/// Values of `cni-chaining-mode` with which Pods have addresses of Cilium's own IPAM.
-const OWN_ADDRESSES: [&str; 3] = ["", "none", "portmap"];
-
 fn block_limits_pods(observed: &Observed) -> bool {
-    let chaining = observed.common_setting(setting_key::CNI_CHAINING_MODE);
-    let is_own = |value: &str| OWN_ADDRESSES.contains(&value);
-    observed.is_host_scoped() && chaining.is_none_or(|setting| is_own(setting.value))
+    observed.is_host_scoped() && observed.chaining_mode().is_none()
 }
 
 /// Nodes with a block that is too small, for `doctor`.
