@@ -169,6 +169,11 @@ impl LbRules {
         self.families.contains(&family)
     }
 
+    /// Whether LB-IPAM runs (`enable-lb-ipam`).
+    pub fn is_on(&self) -> bool {
+        self.all.is_none()
+    }
+
     /// Whether LB-IPAM serves a Service of type LoadBalancer (`isResponsibleForSVC`).
     pub fn serves(&self, service: &LbService) -> bool {
         self.why_not_served(service).is_none()

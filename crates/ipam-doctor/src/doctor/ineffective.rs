@@ -9,7 +9,7 @@ use super::finding;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
-    Advertisement, L2Policy, Observed, ObservedKind, PeeringPolicy, PodCidrs, setting_key,
+    Advertisement, L2Policy, Observed, PeeringPolicy, PodCidrs, setting_key,
 };
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::Family;
@@ -228,37 +228,6 @@ pub(super) fn without_nodes(observed: &Observed) -> Vec<Finding> {
         .filter(|policy| !has_node(policy))
         .map(finding)
         .collect()
-}
-
-/// Policies that no agent reads, because the feature is off.
-pub(super) fn switched_off(observed: &Observed) -> Vec<Finding> {
-    let key = setting_key::ENABLE_L2_ANNOUNCEMENTS;
-    let may_be_on_somewhere = observed
-        .node_configs
-        .iter()
-        .any(|config| config.defaults.contains_key(key))
-        || observed.is_blind_to_any(&[ObservedKind::CiliumNodeConfig, ObservedKind::CiliumConfig]);
-    if is_on(observed) || observed.cilium.settings.is_none() || may_be_on_somewhere {
-        return Vec::new();
-    }
-    let value = observed.common_setting(key);
-    let value = value.map_or("absent", |setting| setting.value);
-    let finding = |policy: &L2Policy| {
-        let message = format!(
-            "CiliumL2AnnouncementPolicy `{}` has no effect: L2 announcements are off",
-            policy.name.escape_debug()
-        );
-        let finding = finding(Severity::Warning, "l2-switched-off", message).about(subject(policy));
-        finding
-            .seen([
-                format!("cilium-config {key}: {}", value.escape_debug()),
-                services_seen(observed, policy),
-            ])
-            .causes("no node answers for the addresses of its Services")
-            .help("set `enable-l2-announcements: \"true\"` in cilium-config (Helm: l2announcements.enabled=true and kubeProxyReplacement=true) and restart the agents, or delete the policy")
-    };
-    let policies = observed.announcing.l2_policies.iter();
-    policies.map(finding).collect()
 }
 
 /// IPv6 addresses that only L2 announces, before it knows IPv6 (cilium#39648, 1.19).

@@ -24,6 +24,7 @@ mod pod_pool_surplus;
 mod pod_pool_use;
 mod route_dump;
 mod selectors;
+mod switched_off;
 mod unannounced_pods;
 mod waiting;
 mod without_block;
@@ -50,7 +51,7 @@ const NEARLY: u128 = 90;
 
 type Check = fn(&Observed) -> Vec<Finding>;
 
-const RULES: [Check; 21] = [
+const RULES: [Check; 23] = [
     installation::no_cilium,
     installation::modes_of_other_allocators,
     installation::agents_of_two_versions,
@@ -61,7 +62,9 @@ const RULES: [Check; 21] = [
     ineffective::peering_policies,
     ineffective::speakers_without_peer,
     ineffective::without_nodes,
-    ineffective::switched_off,
+    switched_off::bgp,
+    switched_off::l2,
+    switched_off::lb_ipam,
     ineffective::ipv6_before_1_19,
     annotations::faults,
     faulty_release::of_running,
