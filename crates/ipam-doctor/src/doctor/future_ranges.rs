@@ -1,5 +1,5 @@
-//! Ranges that have other uses in the cluster: those of allocators before a node gets a block
-//! there, and LoadBalancer pools over the addresses of machines or over the Service CIDR.
+//! Ranges of allocators that have other uses in the cluster, before a node gets a block there, and
+//! machines in the Service CIDR.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -355,43 +355,4 @@ pub(super) fn machines_in_service_cidr(observed: &Observed) -> Option<Finding> {
             .causes("a Service may get the address of a machine; packets to the machine then go to the Service")
             .help("give the cluster a Service CIDR that contains no machine (`--service-cluster-ip-range` of kube-apiserver; kubeadm: `networking.serviceSubnet`; Talos: `cluster.network.serviceSubnets`), or the machines other addresses. In a running cluster the range cannot simply be changed: re-create the cluster if you can"),
     )
-}
-
-/// Pools over blocks of Pods are told for each node.
-pub(super) fn balancer_over_other_addresses(observed: &Observed) -> Vec<Finding> {
-    let others = observed.used_by_others().filter(|(_, user)| match user {
-        OtherUser::Machine(_) | OtherUser::ServiceCidr => true,
-        OtherUser::AddressPool(_) | OtherUser::Service(_) => false,
-    });
-    let others = RangeIndex::new(others);
-    let mut used: BTreeMap<&str, Vec<(Range, OtherUser<'_>)>> = BTreeMap::new();
-    for (name, range) in observed.load_balancer_ranges() {
-        let is_disabled = observed
-            .address_pools
-            .get(name)
-            .is_some_and(|pool| pool.manifest.spec.disabled);
-        if !is_disabled {
-            let overlapping = others.overlapping(&range).copied();
-            used.entry(name).or_default().extend(overlapping);
-        }
-    }
-    let finding = |(name, mut users): (&str, Vec<(Range, OtherUser<'_>)>)| {
-        users.sort_unstable();
-        users.dedup();
-        let (range, user) = users.first()?;
-        let more = match users.len() - 1 {
-            0 => String::new(),
-            count => format!(", and {} more", grouped_digits(count)),
-        };
-        let message = format!(
-            "CiliumLoadBalancerIPPool `{}` may give Services {range}, {user}{more}",
-            name.escape_debug()
-        );
-        let finding = finding(Severity::Error, "address-pool-in-use", message)
-            .about(ObjectRef::address_pool(name))
-            .seen(users.iter().map(|(range, user)| format!("{range}: {user}")));
-        let finding = finding.causes("packets to one of the two go to the other");
-        Some(finding.help("remove these addresses from the pool"))
-    };
-    used.into_iter().filter_map(finding).collect()
 }

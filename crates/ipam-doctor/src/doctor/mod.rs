@@ -7,6 +7,7 @@
 mod annotations;
 mod announced_services;
 mod announcing;
+mod balancer_ranges;
 mod blocks;
 mod capacity;
 mod chaining;
@@ -70,7 +71,7 @@ const RULES: [Check; 23] = [
     faulty_release::of_running,
     operator_errors::of_earlier_nodes,
     pod_pool_use::missing_defaults,
-    future_ranges::balancer_over_other_addresses,
+    balancer_ranges::over_other_addresses,
     announced_services::unannounced,
     annotations::unread,
     waiting::services,
