@@ -16,6 +16,7 @@ use super::controller_process::ControllerProcess;
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
 use super::setting_key::arguments;
+use super::spec_readers::spec_router;
 use super::view::ConfigMapView;
 use super::view_lb::{Container, WorkloadView};
 use super::{Agent, Cilium, Evidence, OperatorState};
@@ -351,6 +352,7 @@ impl Reader {
         }
         let found = ControllerProcess::of(view).into_iter();
         self.controllers.extend(found.map(|(_, process)| process));
+        self.observed.spec_routers.extend(spec_router(view));
     }
 }
 

@@ -34,6 +34,7 @@ mod served;
 pub mod setting_key;
 mod settings;
 mod slim;
+mod spec_readers;
 mod view;
 mod view_lb;
 
@@ -96,6 +97,7 @@ pub use settings::{
     Agent, NodeConfig, NodeConfigApi, NodeConfigsServed, Setting, SettingSource, range_setting,
 };
 pub use slim::{is_read, slim};
+pub use spec_readers::{SeenSpecRouter, SpecRouter};
 
 /// Annotation keys of Cilium 1.13 and later (`pkg/annotation/k8s.go`).
 pub const ANNOTATION_IPV4: &str = "network.cilium.io/ipv4-pod-cidr";
@@ -165,6 +167,8 @@ pub struct Observed {
     pub unread_annotations: BTreeMap<ServiceName, Vec<String>>,
     /// Programs that may assign `spec.podCIDRs` of Nodes, by name.
     pub allocators: Vec<Arc<Allocator>>,
+    /// Other programs that route or announce `spec.podCIDR` of Nodes.
+    pub spec_routers: BTreeSet<SeenSpecRouter>,
     /// Whether the server serves `CiliumNodeConfig`s.
     pub node_configs_served: NodeConfigsServed,
     /// `CiliumNodeConfig`s, sorted by name. A later one wins.

@@ -19,6 +19,7 @@ use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::served::DefinitionView;
 use super::settings::{AgentView, NodeConfigView};
+use super::spec_readers::spec_router;
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{
     AddressPoolView, Container, RequestManager, ServiceView, SpecManager, WorkloadView,
@@ -232,8 +233,9 @@ pub fn is_read(kind: ObservedKind, object: &Value) -> bool {
         ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => {
             let view = WorkloadView::deserialize(object);
             view.map_or(true, |view| {
-                let is_balancer = Balancer::of_workload(&view).is_some();
-                is_balancer || !ControllerProcess::of(&view).is_empty()
+                !ControllerProcess::of(&view).is_empty()
+                    || Balancer::of_workload(&view).is_some()
+                    || spec_router(&view).is_some()
             })
         }
         _ => true,

@@ -11,6 +11,7 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
+use ipam_core::text::joined;
 use ipam_plan::allocators::{Holder, overlapping_holders};
 
 /// Two nodes whose Pods live in the same addresses.
@@ -234,6 +235,13 @@ pub(super) fn unused_specs(observed: &Observed) -> Vec<Finding> {
         let finding = finding.causes("Cilium up to 1.11 announces the Node's block, so Pods become unreachable when another node fails; from 1.12 on it is harmless");
         return vec![finding.help("the version is unknown: pass --cilium-version")];
     }
+    if let Some(routers) = spec_routers(observed) {
+        let finding = finding(Severity::Warning, "node-spec-not-used");
+        let finding = finding.causes(format!(
+            "{routers}, and routes or announces spec.podCIDRs, in which these Pods do not live"
+        ));
+        return vec![finding.help("remove this program or switch its routes off (kube-router: --run-router=false); or use ipam kubernetes, so that both use spec.podCIDRs")];
+    }
     let finding = finding(Severity::Info, "node-spec-not-used");
     vec![
         finding
@@ -252,4 +260,15 @@ fn without_specs(observed: &Observed) -> &str {
         "run kube-controller-manager with --allocate-node-cidrs=false",
         |allocator| &allocator.switch_off,
     )
+}
+
+/// The programs beside Cilium that route or announce `spec.podCIDRs`; `None` if none is seen.
+fn spec_routers(observed: &Observed) -> Option<String> {
+    let routers = observed.spec_routers.iter();
+    let routers = routers.map(|seen| {
+        let object = seen.object.escape_debug();
+        format!("{} runs (DaemonSet kube-system/{object})", seen.program)
+    });
+    let all: Vec<String> = routers.collect();
+    (!all.is_empty()).then(|| joined(all, ", "))
 }

@@ -73,6 +73,7 @@ fn need_announcements(observed: &Observed) -> bool {
     let mut allocators = observed.allocators.iter();
     observed.routes_natively()
         && !observed.is_on_somewhere(setting_key::AUTO_DIRECT_NODE_ROUTES)
+        && observed.spec_routers.is_empty()
         && !allocators.any(|one| one.routes == CloudRoutes::On)
         && !observed.is_blind_to_any(&kinds)
 }

@@ -1,0 +1,44 @@
+//! Programs beside Cilium that route or announce `spec.podCIDR` of Nodes, whatever field Cilium reads.
+//! Found by the images of DaemonSets in `kube-system`.
+
+use super::view_lb::WorkloadView;
+
+ipam_core::text_enum! {
+    /// Such a program. The text is in the name of its image.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum SpecRouter {
+        /// Announces the field by BGP (`--advertise-pod-cidr`), and makes routes on nodes.
+        KubeRouter = "kube-router",
+        /// Makes routes or tunnels for the field (its manager for Kubernetes).
+        Flannel = "flannel",
+        /// The network of kind, which makes routes.
+        Kindnet = "kindnetd",
+    }
+}
+
+/// A program in the cluster that routes or announces the field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeenSpecRouter {
+    pub program: SpecRouter,
+    /// Name of the DaemonSet.
+    pub object: String,
+}
+
+/// The program of a DaemonSet whose Pods run.
+pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
+    if view.status.current_number_scheduled == Some(0) {
+        return None;
+    }
+    let containers = view.spec.template.iter();
+    let mut containers = containers.flat_map(|template| &template.spec.containers);
+    let program = containers.find_map(|container| {
+        let last = container.image.rsplit('/').next()?;
+        let name = last.split([':', '@']).next()?;
+        let mut programs = SpecRouter::ALL.into_iter();
+        programs.find(|program| name.contains(program.as_str()))
+    });
+    Some(SeenSpecRouter {
+        program: program?,
+        object: view.metadata.name.clone().into_owned(),
+    })
+}
