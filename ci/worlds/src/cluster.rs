@@ -54,8 +54,13 @@ impl World {
             Mode::ClusterPool | Mode::BesideOperator => "cluster-pool",
             _ => "kubernetes",
         };
+        // With a range of a family that is off, Cilium's operator does not start.
+        let ipv6 = match self.has_ipv6 {
+            true => r#","cluster-pool-ipv6-cidr":"fd00::/55","cluster-pool-ipv6-mask-size":"64""#,
+            false => "",
+        };
         format!(
-            r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/15","cluster-pool-ipv4-mask-size":"26","cluster-pool-ipv6-cidr":"fd00::/55","cluster-pool-ipv6-mask-size":"64""#,
+            r#""ipam":"{mode}","annotate-k8s-node":"{annotate}","enable-ipv6":"{}","cluster-pool-ipv4-cidr":"10.0.0.0/15","cluster-pool-ipv4-mask-size":"26"{ipv6}"#,
             self.has_ipv6
         )
     }

@@ -245,9 +245,13 @@ impl Chosen<'_> {
             Ipam::ClusterPool => json!({
                 "ipam": "cluster-pool",
                 "cluster-pool-ipv4-cidr": "10.0.0.0/14", "cluster-pool-ipv4-mask-size": "28",
-                "cluster-pool-ipv6-cidr": "fd00::/30", "cluster-pool-ipv6-mask-size": "64",
             }),
         };
+        if self.families == Families::Both && self.ipam() == Ipam::ClusterPool {
+            // A range may be 16 bits shorter than its mask.
+            data["cluster-pool-ipv6-cidr"] = json!("fd00::/48 fd00:1::/48 fd00:2::/48 fd00:3::/48");
+            data["cluster-pool-ipv6-mask-size"] = json!("64");
+        }
         data["enable-ipv4"] = json!("true");
         data["enable-ipv6"] = json!((self.families == Families::Both).to_string());
         let arguments = match self.way {
