@@ -26,7 +26,8 @@ pub(super) fn one_list(documents: Vec<Value>) -> Result<String, String> {
 fn add(mut document: Value, items: &mut Vec<Value>) {
     let kind = document["kind"].as_str().unwrap_or_default().to_owned();
     let of = kind.strip_suffix("List");
-    let (Some(of), Some(list)) = (of, document["items"].as_array_mut().map(std::mem::take)) else {
+    let list = document.get_mut("items").and_then(Value::as_array_mut);
+    let (Some(of), Some(list)) = (of, list.map(std::mem::take)) else {
         return items.push(document);
     };
     for mut item in list {
