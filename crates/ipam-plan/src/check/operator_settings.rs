@@ -274,7 +274,7 @@ fn evidence(observed: &Observed, family: Family) -> Vec<String> {
     shown.flatten().collect()
 }
 
-fn is_full(error: &String) -> bool {
+fn is_full(error: &str) -> bool {
     OperatorComplaint::all_of(error).contains(&OperatorComplaint::Full)
 }
 
@@ -312,7 +312,7 @@ fn without_blocks(observed: &Observed, family: Family, pool: &OperatorPool) -> O
         )
     });
     let nodes = observed.cilium_nodes.values();
-    let errors = nodes.filter(|node| node.operator_error.as_ref().is_some_and(is_full));
+    let errors = nodes.filter(|node| node.operator_error.as_deref().is_some_and(is_full));
     let names: Vec<String> = errors.map(|node| format!("`{}`", node.name)).collect();
     let shown = (!names.is_empty()).then(|| {
         format!(
