@@ -1,6 +1,7 @@
 //! The effects of changes of pools and pins on each Service, step by step, now and when the
 //! operator restarts.
 
+mod at_start;
 mod one_order;
 mod service_effect;
 
@@ -14,9 +15,8 @@ use self::one_order::{OneOrder, at_rest};
 use super::super::change::Change;
 use super::simulated_state::SimulatedState;
 use ipam_cilium::lbipam::{
-    Certainty, Conflict, Evaluated, GainedAddress, Groups, LbRules, LbService, LossReason,
-    OperatorState, PartRivalry, Pending, Rivalry, ServedAddress, ServiceOutcome, ServingOrder,
-    conflicts, evaluate,
+    Certainty, Conflict, Evaluated, GainedAddress, Groups, LbRules, LossReason, OperatorState,
+    PartRivalry, Pending, Rivalry, ServedAddress, ServiceOutcome, ServingOrder, conflicts,
 };
 use ipam_cilium::observed::{Observed, ObservedKind, OperatorRun};
 use ipam_core::model::{Hazard, ServiceName};
@@ -226,15 +226,6 @@ impl Simulation {
         self.rivalries.add(parts, self.totals.sum.active);
     }
 
-    /// The changes so far without an operator: no Service loses or gets an address.
-    fn untouched(&self) -> SimulatedState {
-        let mut state = self.before.clone();
-        for change in &self.steps {
-            state.apply(change);
-        }
-        state
-    }
-
     /// The steps so far in another order.
     fn repeated(&self, order: ServingOrder) -> OneOrder {
         let mut one = OneOrder::new(order, self.before.clone(), Rc::clone(&self.groups));
@@ -252,7 +243,10 @@ impl Simulation {
         let rivalry = std::mem::replace(&mut self.rivalries, none).finish();
         let rules = self.before.rules.clone();
         let anyway = at_rest(ServingOrder::Usual, &self.before);
-        let (mut effects, given) = self.expected(&anyway, &rivalry);
+        let (mut effects, given) = match self.run {
+            OperatorRun::Assumed => self.expected(&anyway, &rivalry),
+            OperatorRun::Stopped => self.expected_at_start(&rivalry),
+        };
         // An address in a changed pool goes with the pool, even if its origin is unknown.
         let mut anyway = lost_of(&anyway.outcomes, certain);
         let touched = RangeIndex::new(self.touched.iter().map(|range| (*range, ())));
@@ -366,27 +360,6 @@ impl Simulation {
             }
         }
         losses
-    }
-
-    /// Addresses that are lost when an operator with these rules starts, and would not have been
-    /// lost without the changes.
-    fn lost_at_start(&self, rules: &LbRules) -> Losses {
-        let at_start = |state: &SimulatedState, takes_part: &dyn Fn(&&LbService) -> bool| {
-            let pools = state.read(rules);
-            let services = state.services.values().filter(takes_part);
-            let evaluated = evaluate(&pools, services, rules, OperatorState::Restarted);
-            lost_of(&evaluated.outcomes, all)
-        };
-        let before = at_start(&self.before, &|_| true);
-        let mut lost = match self.run {
-            // A Service that got an address in one of the steps no longer waits, whichever it got.
-            OperatorRun::Assumed => at_start(&self.usual.state, &|service| {
-                !service.ingress.is_empty() || self.usual.given_to(&service.name).is_empty()
-            }),
-            OperatorRun::Stopped => at_start(&self.untouched(), &|_| true),
-        };
-        lost.retain(|address, _| !before.contains_key(address));
-        lost
     }
 }
 
