@@ -8,13 +8,14 @@
 
 mod deserialize;
 mod schema;
+mod texts;
 mod wire;
 
 use std::borrow::Cow;
 
-use deserialize::text;
 use serde::Deserialize;
 use serde_json::Value;
+use texts::text;
 use wire::WireFields;
 
 use self::deserialize::Message;

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::deserialize::text;
+use super::texts::text;
 use super::{Envelope, ProtobufStatus};
 
 /// Why bytes are not a message.
