@@ -344,7 +344,9 @@ mod tests {
     fn faults_are_handed_over_as_they_are() {
         let file = SourceFile {
             path: "a.yaml".into(),
-            text: "a: 1\n---\n".repeat(1_000).into(),
+            text: "apiVersion: cilium-ipam.io/v1alpha1\nkind: Pool\n---\n"
+                .repeat(1_000)
+                .into(),
         };
         let loaded = check_documents(Documents { files: vec![file] }, Vec::new());
         let (mut human, outputs) = silent(Format::Human);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::view_lb::{Container, RequestManager, WorkloadView};
+use super::view_lb::{Container, OwnedServiceStatus, RequestManager, WorkloadView};
 
 ipam_core::text_enum! {
     /// Such a program.
@@ -86,20 +86,25 @@ impl OtherController {
 /// An address that Cilium takes over keeps its first owner. So only a write after Cilium's shows that
 /// the other program goes on. People who patch a status are no controllers.
 fn later_writer(managers: &[RequestManager]) -> Option<String> {
-    let status = |manager: &'_ RequestManager| manager.fields.as_ref()?.status.as_ref().map(|_| ());
-    let is_of_cilium = |one: &&RequestManager| one.manager.starts_with("cilium");
-    let of_status = managers.iter().filter(|one| status(one).is_some());
-    let last = of_status.clone().filter(is_of_cilium);
-    let last = last.filter_map(|one| one.time.as_deref()).max()?;
-    let is_later = |one: &&RequestManager| {
-        let owned = one
+    let owns = |one: &RequestManager, is_owned: fn(&OwnedServiceStatus) -> bool| {
+        let status = one
             .fields
             .as_ref()
             .and_then(|fields| fields.status.as_ref());
-        owned.is_some_and(|status| status.load_balancer.is_some())
+        status.is_some_and(is_owned)
+    };
+    let is_of_cilium = |one: &&RequestManager| one.manager.starts_with("cilium");
+    let of_cilium = managers.iter().filter(is_of_cilium);
+    let of_cilium = of_cilium.filter(|one| owns(one, OwnedServiceStatus::is_of_addresses));
+    let last = of_cilium.filter_map(|one| one.time.as_deref()).max()?;
+    let is_later = |one: &&RequestManager| {
+        owns(one, |status| status.load_balancer.is_some())
             && one.time.as_deref().is_some_and(|time| time > last)
             && !one.manager.starts_with("kubectl")
     };
-    let mut others = of_status.filter(|one| !is_of_cilium(one)).filter(is_later);
+    let mut others = managers
+        .iter()
+        .filter(|one| !is_of_cilium(one))
+        .filter(is_later);
     others.next().map(|one| one.manager.clone())
 }

@@ -167,8 +167,27 @@ pub(super) struct OwnedServiceStatus {
     #[serde(default, rename = "f:loadBalancer")]
     pub load_balancer: Option<IgnoredAny>,
     #[serde(default, rename = "f:conditions")]
-    #[expect(dead_code, reason = "its presence keeps the entry")]
-    pub conditions: Option<IgnoredAny>,
+    pub conditions: Option<OwnedConditions>,
+}
+
+impl OwnedServiceStatus {
+    /// Whether a manager wrote addresses or Cilium's condition about them.
+    pub fn is_of_addresses(&self) -> bool {
+        let is_of_cilium = |one: &OwnedConditions| one.newer.is_some() || one.older.is_some();
+        self.load_balancer.is_some() || self.conditions.as_ref().is_some_and(is_of_cilium)
+    }
+}
+
+/// The condition that LB-IPAM writes, the newer name first.
+#[derive(Deserialize)]
+pub(super) struct OwnedConditions {
+    #[serde(default, rename = "k:{\"type\":\"cilium.io/IPAMRequestSatisfied\"}")]
+    newer: Option<IgnoredAny>,
+    #[serde(
+        default,
+        rename = "k:{\"type\":\"io.cilium/lb-ipam-request-satisfied\"}"
+    )]
+    older: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
