@@ -122,6 +122,13 @@ impl Cilium {
         }
     }
 
+    /// Whether agents have the mode that was the default before 1.9: each makes up its own block.
+    pub fn is_host_scope(&self) -> bool {
+        let is_default = self.mode_override.is_none() && self.setting(setting_key::IPAM).is_none();
+        let version = self.version.map(|(version, _)| version);
+        is_default && version.is_some_and(|version| behaviours::HOST_SCOPE_DEFAULT.include(version))
+    }
+
     /// `pkg/k8s/node.go` ParseNode: the gate is absent in 1.12.4 and present in 1.12.8, so a patch
     /// level in between, or an unknown one, counts as gated. `pkg/defaults`: `annotate-k8s-node` is
     /// on by default up to 1.11 and off after.

@@ -192,6 +192,7 @@ impl Observed {
         let of_operator = arguments.and_then(|arguments| arguments.get("ipam"));
         let cluster_pool = IpamMode::ClusterPool;
         self.cilium.mode() == ModeSeen::Known(cluster_pool)
+            && !self.cilium.is_host_scope()
             && of_operator.is_none_or(|mode| mode.parse() == Ok(cluster_pool))
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, CiliumNode,
     ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, PodAddresses, setting_key,
@@ -99,7 +98,7 @@ fn mode(observed: &Observed) -> Conclusion {
     let source = match observed.common_setting("ipam") {
         _ if observed.cilium.mode_override.is_some() => "--ipam".to_owned(),
         Some(setting) => setting.source.to_string(),
-        None if is_host_scope(observed) => {
+        None if observed.cilium.is_host_scope() => {
             "cilium-config has no `ipam`: the default before 1.9".to_owned()
         }
         None => "cilium-config has no `ipam`: the default since 1.9".to_owned(),
@@ -121,7 +120,7 @@ fn mode(observed: &Observed) -> Conclusion {
         ModeSeen::Unknown(mode) => {
             conclusion(about, mode.escape_debug().to_string(), source, confidence)
         }
-        ModeSeen::Known(_) if !is_set && is_host_scope(observed) => {
+        ModeSeen::Known(_) if observed.cilium.is_host_scope() => {
             conclusion(about, HOST_SCOPE, source, confidence)
         }
         ModeSeen::Known(mode) => {
@@ -136,11 +135,6 @@ fn mode(observed: &Observed) -> Conclusion {
 
 /// The default mode before `cluster-pool`: the agent makes up its own block.
 const HOST_SCOPE: &str = "hostscope";
-
-fn is_host_scope(observed: &Observed) -> bool {
-    let version = observed.cilium.version;
-    version.is_some_and(|(version, _)| behaviours::HOST_SCOPE_DEFAULT.include(version))
-}
 
 /// How far Cilium's conversion from ipam `cluster-pool` to `multi-pool` came.
 fn conversion(observed: &Observed) -> Option<Conclusion> {
