@@ -13,6 +13,7 @@ use ipam_cilium::observed::{
 use ipam_core::model::{Finding, ObjectRef, Severity, count};
 use ipam_core::net::{Family, Range};
 use ipam_core::text::joined;
+use ipam_plan::check::second_controller;
 
 /// Advertisements that no peer of any node receives, often because of a mistyped label.
 pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
@@ -177,6 +178,10 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     for service in observed.services.values() {
         let is_ours = rules.serves(service);
         if !is_ours || announcements.by_l2(service) || has_unread_policy(service, observed) {
+            continue;
+        }
+        // A second controller may announce its addresses, and has its own finding.
+        if second_controller(service, observed).is_some() {
             continue;
         }
         let is_silent = |address: &IpAddr| {
