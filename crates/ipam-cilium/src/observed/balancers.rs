@@ -60,13 +60,26 @@ impl Balancer {
             let variables = container.env.iter();
             let has_class = words.clone().any(names_class)
                 || variables.clone().any(|one| one.name == "lb_class_only");
-            (!has_class).then_some(*program)
+            let serves = *program != Balancer::KubeVip || serves_services(container);
+            (serves && !has_class).then_some(*program)
         };
         match view.is_over() {
             true => None,
             false => containers.find_map(program),
         }
     }
+}
+
+/// Whether a container of kube-vip serves Services. By default, kube-vip gives only the API server an
+/// address. A slim container has no words and no variables: `is_read` keeps only those that serve.
+fn serves_services(container: &Container) -> bool {
+    let mut words = container.command.iter().chain(&container.args);
+    let is_slim = container.env.is_empty() && words.clone().next().is_none();
+    let mut variables = container.env.iter();
+    let by_variable =
+        variables.any(|one| one.name == "svc_enable" && one.value.as_deref() != Some("false"));
+    let by_flag = words.any(|word| matches!(word.as_str(), "--services" | "--services=true"));
+    is_slim || by_variable || by_flag
 }
 
 impl OtherController {
@@ -107,4 +120,28 @@ fn later_writer(managers: &[RequestManager]) -> Option<String> {
         .filter(|one| !is_of_cilium(one))
         .filter(is_later);
     others.next().map(|one| one.manager.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kube_vip_of_the_control_plane_serves_no_services() {
+        let serving = Some(Balancer::KubeVip);
+        for (container, expected) in [
+            (r#""args":["manager"],"env":[{"name":"cp_enable","value":"true"}]"#, None),
+            (r#""env":[{"name":"svc_enable","value":"false"}]"#, None),
+            (r#""env":[{"name":"svc_enable","value":"true"}]"#, serving),
+            (r#""args":["manager","--services"]"#, serving),
+            (r#""name":"slim""#, serving),
+        ] {
+            let image = r#""image":"ghcr.io/kube-vip/kube-vip:v0.8.0""#;
+            let text = format!(
+                r#"{{"metadata":{{"name":"v"}},"spec":{{"containers":[{{{image},{container}}}]}}}}"#
+            );
+            let view: WorkloadView<'_> = serde_json::from_str(&text).unwrap();
+            assert_eq!(Balancer::of_workload(&view), expected, "{container}");
+        }
+    }
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use super::load_balancing::{View, about_services, named};
 use ipam_cilium::lbipam::LbService;
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Balancer, Observed};
 use ipam_core::model::{Finding, Rule, Severity};
 
-/// The program that writes the status of a Service which LB-IPAM serves, too. An annotation of it may be
-/// left over from before a move, so its workload must run, or it must have written after Cilium.
+/// The other program that serves a Service of LB-IPAM. Its annotation may be left over from before a
+/// move, so it must have written after Cilium, or its workload must run and serve Services without a
+/// class, and the Service must have none.
 pub fn second_controller(service: &LbService, observed: &Observed) -> Option<String> {
     let rules = observed.lb_rules();
     if observed.address_pools.is_empty() || !rules.serves(service) {
@@ -17,7 +18,9 @@ pub fn second_controller(service: &LbService, observed: &Observed) -> Option<Str
     }
     let other = &service.other_controller;
     let mark = other.mark;
-    let running = mark.filter(|program| observed.balancers.contains_key(program));
+    let is_served =
+        |program: &Balancer| service.class.is_none() && observed.balancers.contains_key(program);
+    let running = mark.filter(is_served);
     match (running, &other.writer) {
         (Some(program), _) => Some(program.to_string()),
         (None, Some(_)) if mark.is_some() => mark.map(|program| program.to_string()),
