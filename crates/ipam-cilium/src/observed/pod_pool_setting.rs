@@ -33,7 +33,10 @@ fn texts_of_pools(setting: &str) -> Vec<(&str, String)> {
     for part in setting.split(',') {
         match (part.split_once('='), texts.last_mut()) {
             (Some((name, text)), _) => texts.push((name.trim(), text.to_owned())),
-            (None, Some((_, text))) => *text = format!("{text},{part}"),
+            (None, Some((_, text))) => {
+                text.push(',');
+                text.push_str(part);
+            }
             (None, None) => {}
         }
     }

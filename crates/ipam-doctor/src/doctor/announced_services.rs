@@ -99,7 +99,8 @@ impl Announcements<'_> {
             && self.l2.iter().any(|policy| by_policy(policy, service))
     }
 
-    fn why(&self, service: &LbService, unannounced: &[IpAddr], observed: &Observed) -> Silence {
+    /// Why an address of the Service is silent; `unselected` if no selector selects the Service.
+    fn why(&self, service: &LbService, unannounced: &[IpAddr], unselected: Silence) -> Silence {
         let has_bgp = |family| self.by_bgp(service, family);
         if self.by_rules.lacks_local_backend(service) {
             return Silence::NoLocalBackend;
@@ -110,10 +111,7 @@ impl Announcements<'_> {
         if Family::BOTH.into_iter().any(has_bgp) {
             return Silence::Family(Family::of(unannounced[0]));
         }
-        match unselective(observed).next() {
-            Some(_) => Silence::NoSelector,
-            None => Silence::Unselected,
-        }
+        unselected
     }
 }
 
@@ -174,6 +172,10 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
         let address = Range::from(*address);
         pools.iter().any(|range| range.contains(&address))
     };
+    let unselected = match unselective(observed).next() {
+        Some(_) => Silence::NoSelector,
+        None => Silence::Unselected,
+    };
     let mut by_cause: BTreeMap<Silence, Vec<(&LbService, Vec<IpAddr>)>> = BTreeMap::new();
     for service in observed.services.values() {
         let is_ours = rules.serves(service);
@@ -189,7 +191,7 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
         };
         let silent: Vec<IpAddr> = service.ingress.iter().copied().filter(is_silent).collect();
         if !silent.is_empty() {
-            let cause = announcements.why(service, &silent, observed);
+            let cause = announcements.why(service, &silent, unselected);
             by_cause.entry(cause).or_default().push((service, silent));
         }
     }

@@ -25,6 +25,7 @@ struct Filled<'o> {
     used: u128,
     /// Blocks that only these CiliumNodes keep.
     kept: u128,
+    /// Nodes with a CiliumNode that wait for a block, sorted.
     waiting: Vec<&'o NodeName>,
 }
 
@@ -49,7 +50,7 @@ impl<'o> Orphans<'o> {
     /// Whether [`Orphans::finding`] tells why the node waits.
     pub(super) fn keep_from(&self, node: &NodeName) -> bool {
         let mut filled = self.filled.iter();
-        filled.any(|filled| filled.waiting.contains(&node))
+        filled.any(|filled| filled.waiting.binary_search(&node).is_ok())
     }
 
     pub(super) fn finding(&self, observed: &Observed) -> Option<Finding> {

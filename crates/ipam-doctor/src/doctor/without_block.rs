@@ -175,8 +175,9 @@ fn in_kubernetes(
 
 /// What a plan does for these nodes.
 fn by_plan(plan: Option<&Plan>, nodes: &[&Arc<Node>]) -> String {
+    let names: BTreeSet<&NodeName> = nodes.iter().map(|node| &node.name).collect();
     let is_meant = |target: &Target| match target {
-        Target::Node(name) => nodes.iter().any(|node| node.name == *name),
+        Target::Node(name) => names.contains(name),
         _ => false,
     };
     let blocked = plan.map(|plan| plan.blocked.iter()).into_iter().flatten();
