@@ -228,7 +228,8 @@ impl OperatorPool {
             let words = "SubNetMask is invalid, should be lower or equal to 32 for IPv4 and to 128 for IPv6";
             return Err((SettingFault::MaskTooLong(mask), words.to_owned()));
         }
-        if family == Family::Ipv6 && mask - i64::from(range.length) > MOST_BITS_OF_IPV6 {
+        let apart = mask.saturating_sub(i64::from(range.length));
+        if family == Family::Ipv6 && apart > MOST_BITS_OF_IPV6 {
             let words = "New CIDR set failed; the node CIDR size is too big".to_owned();
             let length = range.length;
             return Err((
