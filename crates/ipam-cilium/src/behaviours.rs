@@ -18,9 +18,6 @@ pub struct Releases {
     before: Release,
 }
 
-/// Without the setting `ipam`, the mode is `hostscope`. (`pkg/option/config.go`)
-pub const HOST_SCOPE_DEFAULT: Releases = Releases::before((9, 0));
-
 const END: Release = (u16::MAX, u16::MAX);
 
 impl Releases {
@@ -164,6 +161,8 @@ pub const DEFAULT_POOL: Releases = Releases::since(&[(15, 0)]);
 pub const POD_POOL_V2: Releases = Releases::since(&[(21, 0)]);
 /// In ipam `multi-pool`, Pods need routes of their own.
 pub const MULTI_POOL_ENDPOINT_ROUTES: Releases = Releases::before((18, 0));
+/// Without the setting `ipam`, the mode is `hostscope` (`pkg/option/config.go`).
+pub const HOST_SCOPE_DEFAULT: Releases = Releases::before((9, 0));
 /// The operator moves the blocks of ipam `cluster-pool` into the default pool if a setting says so
 /// (cilium#46104).
 pub const CLUSTER_POOL_CONVERSION: Releases = Releases::since(&[(20, 0)]);

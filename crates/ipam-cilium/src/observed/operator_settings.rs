@@ -17,7 +17,8 @@ use ipam_core::net::Family;
 
 pub use rules::read;
 
-/// A bitmap has a bit for each block of an IPv6 range (`clusterSubnetMaxDiff`).
+/// Most bits between the prefix length of an IPv6 range and that of its blocks: the operator keeps a
+/// bitmap of all blocks of a range (`clusterSubnetMaxDiff`).
 pub const MOST_BITS_OF_IPV6: i64 = 16;
 
 /// Where a setting is written. An argument overrides `cilium-config`, whose text must be valid all the

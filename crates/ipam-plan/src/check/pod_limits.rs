@@ -1,7 +1,7 @@
 //! Kubelets that accept more Pods than the block of their node has addresses.
 //!
-//! Pods in the host's network need no address, so a limit just above the number of addresses is no
-//! fault. In ipam `multi-pool`, and with another CNI plugin, no block limits the Pods of a node.
+//! Pods in the host's network need no address, so a node may never have too many other Pods: the finding
+//! is a warning. In ipam `multi-pool`, and with another CNI plugin, no block limits the Pods of a node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

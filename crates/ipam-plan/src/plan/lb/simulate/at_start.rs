@@ -1,5 +1,5 @@
-//! What the next start of the operator does: with the changes that a running operator saw one by one,
-//! or all at once if it is stopped meanwhile.
+//! What the next start of the operator does. A running operator has seen the changes one by one; a
+//! stopped one sees them all at once when it starts.
 
 use std::collections::BTreeMap;
 
