@@ -110,8 +110,10 @@ impl<'p> Candidates<'p> {
             .enabled
             .iter()
             .flat_map(|pool| pool.ranges.iter().map(move |range| (pool, range)));
-        let mut of_family = ranges.filter(|(_, range)| range.range.family() == family);
-        of_family.all(|(pool, range)| rules.gives_nothing(pool.first_last, range))
+        let of_family = ranges.filter(|(_, range)| range.range.family() == family);
+        let mut of_family = of_family.peekable();
+        of_family.peek().is_some()
+            && of_family.all(|(pool, range)| rules.gives_nothing(pool.first_last, range))
     }
 
     fn finding(
