@@ -24,6 +24,9 @@ pub struct SeenSpecRouter {
     pub object: String,
 }
 
+/// With this argument, kube-router neither makes routes nor speaks BGP (`docs/user-guide.md`).
+const ROUTES_OFF: &str = "--run-router=false";
+
 /// The program of a DaemonSet whose Pods run.
 pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
     if view.status.current_number_scheduled == Some(0) {
@@ -32,6 +35,10 @@ pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
     let containers = view.spec.template.iter();
     let mut containers = containers.flat_map(|template| &template.spec.containers);
     let program = containers.find_map(|container| {
+        let mut words = container.command.iter().chain(&container.args);
+        if words.any(|word| word == ROUTES_OFF) {
+            return None;
+        }
         let last = container.image.rsplit('/').next()?;
         let name = last.split([':', '@']).next()?;
         let mut programs = SpecRouter::ALL.into_iter();
