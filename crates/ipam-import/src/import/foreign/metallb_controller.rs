@@ -9,6 +9,9 @@ use super::object::{Object, Remark, RemarkName};
 /// The usual namespace of MetalLB.
 const USUAL: &str = "metallb-system";
 
+/// Parts of the images of the controller: MetalLB's own, and Bitnami's.
+const IMAGES: [&str; 2] = ["metallb/controller", "metallb-controller"];
+
 /// The first release in which `serviceAllocation` without selectors serves all Services. Before, it
 /// serves none. Source: `internal/config/config.go` of MetalLB 0.15.2, and its release notes.
 const EMPTY_SERVES_ALL: (u64, u64) = (0, 15);
@@ -41,7 +44,8 @@ impl<'v> Controller<'v> {
             let images = containers.filter_map(|container| container["image"].as_str());
             images.map(|image| (object.namespace(), image)).collect()
         });
-        let found = images.find(|(_, image)| image.contains("metallb/controller"));
+        let is_own = |image: &str| IMAGES.iter().any(|part| image.contains(*part));
+        let found = images.find(|(_, image)| is_own(image));
         let Some((namespace, image)) = found else {
             return Controller::default();
         };
