@@ -48,7 +48,8 @@ impl Manager {
         }
     }
 
-    /// The command that exports its objects.
+    /// The command that exports its objects. Callers put it into backticks, so a text with a second
+    /// command closes and opens them in between.
     fn export(self) -> &'static str {
         match self {
             Manager::Calico => {

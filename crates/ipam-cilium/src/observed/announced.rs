@@ -203,7 +203,7 @@ impl Observed {
             .map(|(_, advertisement)| advertisement)
     }
 
-    /// The same, each with the family for which a peer gets it.
+    /// Advertisements to the peers of a node, each with the family for which a peer gets it.
     pub(super) fn advertised<'o>(
         &'o self,
         node: &'o Node,

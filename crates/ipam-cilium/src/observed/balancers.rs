@@ -97,7 +97,7 @@ impl OtherController {
 }
 
 /// An address that Cilium takes over keeps its first owner. So only a write after Cilium's shows that
-/// the other program goes on. People who patch a status are no controllers.
+/// the other program still runs. People who patch a status are no controllers.
 fn later_writer(managers: &[RequestManager]) -> Option<String> {
     let owns = |one: &RequestManager, is_owned: fn(&OwnedServiceStatus) -> bool| {
         let status = one

@@ -340,7 +340,7 @@ impl Reader {
         self.observed.definitions.add(view);
     }
 
-    /// A Pod or a DaemonSet in `kube-system`.
+    /// A Pod or a DaemonSet in `kube-system`, or a workload of MetalLB in its namespace.
     pub(super) fn controllers(&mut self, view: &WorkloadView<'_>) {
         let namespace = view.metadata.namespace.as_deref().unwrap_or(OWN_NAMESPACE);
         if let Some(balancer) = Balancer::of_workload(view) {

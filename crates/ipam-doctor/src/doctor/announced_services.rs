@@ -148,8 +148,8 @@ enum Silence {
     Unselected,
 }
 
-/// Services with an address that neither BGP nor L2 announces, by cause. A cluster with neither routes
-/// such addresses in another way, so it gets no finding.
+/// Services with an address that neither BGP nor L2 announces, by cause. A cluster without BGP and L2
+/// routes such addresses in another way, so it gets no finding.
 pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let Some(announcements) = announcements(observed) else {
         return Vec::new();

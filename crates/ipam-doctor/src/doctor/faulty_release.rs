@@ -4,7 +4,6 @@ use crate::upgrade::{UpgradeChange, UpgradeCode, faults_of_running};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, Rule, Severity};
 
-/// Faults of the running release that objects of the cluster meet.
 pub(super) fn of_running(observed: &Observed) -> Vec<Finding> {
     let finding = |fault: UpgradeChange| {
         let message = format!("{}: {}", fault.message(), fault.cause.why);
