@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{finding, ineffective};
+use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
     L2Policy, METAL_LB_FAMILIES, Observed, ObservedKind, SelectorProblem, ServiceAnnouncements,
@@ -82,7 +83,8 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
         // A policy without nodes, or with L2 switched off, has its own finding.
         l2: observed.announcing.l2_policies.iter().collect(),
         by_rules: ServiceAnnouncements::new(observed),
-        metal_lb: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP),
+        metal_lb: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP)
+            && observed.may_have(behaviours::METAL_LB_SPEAKERS),
     })
 }
 
@@ -157,9 +159,9 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
     let keys = [
         setting_key::ENABLE_BGP_CONTROL_PLANE,
         setting_key::ENABLE_L2_ANNOUNCEMENTS,
-        setting_key::BGP_ANNOUNCE_LB_IP,
     ];
-    if !keys.iter().any(|key| observed.is_on_somewhere(key)) {
+    let is_on = keys.iter().any(|key| observed.is_on_somewhere(key));
+    if !is_on && !announcements.metal_lb {
         return Vec::new();
     }
     // Addresses from another source, such as those of nodes, are not judged.

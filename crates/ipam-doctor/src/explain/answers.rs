@@ -124,7 +124,7 @@ fn nodes<'o>(selector: &Selector, observed: &'o Observed) -> Vec<&'o NodeName> {
 fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let told = |text: String| vec![format!("BGP: {text}")];
-    if observed.is_on("bgp-announce-lb-ip") {
+    if observed.is_on("bgp-announce-lb-ip") && observed.may_have(behaviours::METAL_LB_SPEAKERS) {
         if !METAL_LB_FAMILIES.contains(&family) {
             return told(format!("MetalLB's speaker announces no {family} address"));
         }

@@ -12,12 +12,14 @@ use ipam_core::model::{Finding, Rule, Severity};
 /// move, so it must have written after Cilium, or its workload must run and serve Services without a
 /// class, and the Service must have none.
 pub fn second_controller(service: &LbService, observed: &Observed) -> Option<String> {
-    let rules = observed.lb_rules();
-    if observed.address_pools.is_empty() || !rules.serves(service) {
-        return None;
-    }
     let other = &service.other_controller;
     let mark = other.mark;
+    if mark.is_none() && other.writer.is_none() {
+        return None;
+    }
+    if observed.address_pools.is_empty() || !observed.lb_rules().serves(service) {
+        return None;
+    }
     let is_served =
         |program: &Balancer| service.class.is_none() && observed.balancers.contains_key(program);
     let running = mark.filter(is_served);
