@@ -130,7 +130,10 @@ mod tests {
     fn kube_vip_of_the_control_plane_serves_no_services() {
         let serving = Some(Balancer::KubeVip);
         for (container, expected) in [
-            (r#""args":["manager"],"env":[{"name":"cp_enable","value":"true"}]"#, None),
+            (
+                r#""args":["manager"],"env":[{"name":"cp_enable","value":"true"}]"#,
+                None,
+            ),
             (r#""env":[{"name":"svc_enable","value":"false"}]"#, None),
             (r#""env":[{"name":"svc_enable","value":"true"}]"#, serving),
             (r#""args":["manager","--services"]"#, serving),
