@@ -168,7 +168,7 @@ fn the_configuration_becomes_wrong(machine: &Machine<'_>, list: &str) {
     let ready = || machine.node_condition("Ready");
     machine.wait("the reason", || {
         let message = ready()["message"].to_string();
-        message.contains("`ipam.deadlineSeconds` must be a whole number from 10 to 110")
+        message.contains("`ipam.deadlineSeconds` is `5`; expected a whole number from 10 to 110")
     });
     assert_eq!(ready()["status"], "False");
     std::fs::write(&path, list).unwrap();
