@@ -36,7 +36,7 @@ pub use pool_annotations::{
     is_unknown,
 };
 pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
-pub use rules::{LbRules, NotServed};
+pub use rules::{BGP_CLASS, L2_CLASS, LbRules, NotServed};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
     ServiceOwner, SharingObstacle, TrafficPolicy, WrittenRequest, conflicting_ports, may_share,

@@ -50,15 +50,21 @@ impl fmt::Display for NotServed {
     }
 }
 
+/// Class of Services for BGP (`BGPLoadBalancerClass`).
+pub const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
+
+/// Class of Services for L2 announcements (`L2AnnounceLoadBalancerClass`).
+pub const L2_CLASS: &str = "io.cilium/l2-announcer";
+
 /// The classes that LB-IPAM serves, each with the setting that enables it, and since when.
 const CLASSES: [(&str, &str, Releases); 2] = [
     (
-        "io.cilium/bgp-control-plane",
+        BGP_CLASS,
         setting_key::ENABLE_BGP_CONTROL_PLANE,
         Releases::ALL,
     ),
     (
-        "io.cilium/l2-announcer",
+        L2_CLASS,
         setting_key::ENABLE_L2_ANNOUNCEMENTS,
         behaviours::L2_CLASS,
     ),

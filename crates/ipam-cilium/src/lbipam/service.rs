@@ -203,6 +203,11 @@ pub enum AddressRequest {
 }
 
 impl LbService {
+    /// Whether it has this class, or none.
+    pub fn has_no_class_but(&self, class: &str) -> bool {
+        self.class.as_deref().is_none_or(|of| of == class)
+    }
+
     /// The labels with the pseudo-labels added. Pseudo-labels win.
     pub fn with_pseudo_labels(name: &ServiceName, mut labels: Labels) -> Labels {
         labels.insert(NAMESPACE_LABEL.to_owned(), name.namespace().to_owned());

@@ -83,6 +83,11 @@ impl Observed {
         is_enabled && self.may_have(behaviours::METAL_LB_SPEAKERS)
     }
 
+    /// Whether the speakers of MetalLB announce Services.
+    pub fn announces_services_by_metal_lb(&self) -> bool {
+        self.is_on(setting_key::BGP_ANNOUNCE_LB_IP) && self.may_have(behaviours::METAL_LB_SPEAKERS)
+    }
+
     /// Whether the running version behaves in this way, or is unknown.
     pub fn may_have(&self, behaviour: Releases) -> bool {
         let version = self.cilium.version;
@@ -201,6 +206,14 @@ impl Observed {
     ) -> impl Iterator<Item = &'o super::Advertisement> {
         self.advertised(node)
             .map(|(_, advertisement)| advertisement)
+    }
+
+    /// Names of the advertisements that a peer of some node receives.
+    pub fn sent_advertisements(&self) -> BTreeSet<&str> {
+        let nodes = self.nodes.values();
+        let sent = nodes.flat_map(|node| self.advertisements_of(node));
+        sent.map(|advertisement| advertisement.name.as_str())
+            .collect()
     }
 
     /// Advertisements to the peers of a node, each with the family for which a peer gets it.

@@ -18,7 +18,7 @@ use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::view::{ConfigMapView, nullable};
 use super::{Node, Observed, PeeringPolicy, setting_key};
 use crate::behaviours;
-use crate::lbipam::{LbService, WrittenRequirement, WrittenSelector};
+use crate::lbipam::{BGP_CLASS, L2_CLASS, LbService, WrittenRequirement, WrittenSelector};
 use crate::releases::announces_without_backend;
 use ipam_core::model::{Labels, Selector, ServiceName};
 use ipam_core::net::Family;
@@ -31,9 +31,6 @@ ipam_core::text_enum! {
         L2 = "L2",
     }
 }
-
-const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
-const L2_CLASS: &str = "io.cilium/l2-announcer";
 
 /// The selectors of all announcements of Services.
 pub struct ServiceAnnouncements<'o> {
@@ -69,8 +66,7 @@ impl<'o> ServiceAnnouncements<'o> {
         let is_l2 = observed.is_on_somewhere(setting_key::ENABLE_L2_ANNOUNCEMENTS)
             && observed.may_have(behaviours::L2_ANNOUNCEMENTS);
         ServiceAnnouncements {
-            announces_all: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP)
-                && observed.may_have(behaviours::METAL_LB_SPEAKERS),
+            announces_all: observed.announces_services_by_metal_lb(),
             bgp,
             l2: policies
                 .filter(|_| is_l2)
@@ -107,25 +103,23 @@ impl<'o> ServiceAnnouncements<'o> {
 
     /// Whether BGP announces the addresses of this family of a Service.
     pub fn by_bgp(&self, service: &LbService, family: Family) -> bool {
-        let class = service.class.as_deref();
         let mut selectors = self.bgp.iter();
-        let is_selected = class.is_none_or(|class| class == BGP_CLASS)
+        let is_selected = service.has_no_class_but(BGP_CLASS)
             && selectors.any(|(of, selector)| *of == family && selector.matches(&service.labels));
         let by_metal_lb =
-            self.announces_all && class.is_none() && METAL_LB_FAMILIES.contains(&family);
+            self.announces_all && service.class.is_none() && METAL_LB_FAMILIES.contains(&family);
         is_selected || by_metal_lb
     }
 
     /// The protocols that announce the addresses of a Service, by family.
     pub fn of(&self, service: &LbService) -> BTreeSet<(Protocol, Family)> {
         let mut l2 = self.l2.iter();
-        let is_of_l2 = service.class.as_deref().is_none_or(|of| of == L2_CLASS);
         let families: BTreeSet<Family> = service
             .ingress
             .iter()
             .map(|address| Family::of(*address))
             .collect();
-        let by_l2 = is_of_l2
+        let by_l2 = service.has_no_class_but(L2_CLASS)
             && l2.any(|selector| selector.matches(&service.labels))
             && !self.lacks_local_backend(service);
         let of_family = |family: Family| {

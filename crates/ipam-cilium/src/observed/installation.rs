@@ -180,7 +180,7 @@ impl Installations {
     fn objects_like_cilium(&self, namespace: &str) -> Option<Finding> {
         let all = self.by_namespace.iter();
         let objects: Vec<ObjectRef> = all.flat_map(|(name, of)| of.objects(name)).collect();
-        let (first, others) = objects.split_first()?;
+        let (_, others) = objects.split_first()?;
         let message = format!(
             "{} outside Cilium's namespace `{}` {} like an object of Cilium",
             ipam_core::model::count(objects.len(), "object"),
@@ -188,10 +188,7 @@ impl Installations {
             if others.is_empty() { "looks" } else { "look" },
         );
         let finding = Finding::new(Severity::Warning, Rule("objects-like-cilium"), message);
-        let finding = others
-            .iter()
-            .cloned()
-            .fold(finding.about(first.clone()), Finding::about_also);
+        let finding = finding.about_all(objects.iter().cloned());
         let finding = finding
             .seen(
                 objects

@@ -137,10 +137,14 @@ impl Finding {
         self
     }
 
-    /// Adds another subject.
+    /// Adds subjects: the first is the subject if there is none yet. The renderer cuts a long list.
     #[must_use]
-    pub fn about_also(mut self, subject: ObjectRef) -> Finding {
-        self.other_subjects.push(subject);
+    pub fn about_all(mut self, subjects: impl IntoIterator<Item = ObjectRef>) -> Finding {
+        let mut subjects = subjects.into_iter();
+        if self.subject.is_none() {
+            self.subject = subjects.next();
+        }
+        self.other_subjects.extend(subjects);
         self
     }
 
@@ -257,7 +261,7 @@ mod tests {
         };
         let findings = [
             finding("a", "x"),
-            finding("b", "x").about_also(node("a")),
+            finding("b", "x").about_all([node("a")]),
             finding("c", "y"),
             finding("d", "x").at(&place(1), ""),
             finding("e", "x").at(&place(2), ""),

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{finding, ineffective};
-use ipam_cilium::behaviours;
-use ipam_cilium::lbipam::LbService;
+use ipam_cilium::lbipam::{L2_CLASS, LbService};
 use ipam_cilium::observed::{
     L2Policy, METAL_LB_FAMILIES, Observed, ObservedKind, SelectorProblem, ServiceAnnouncements,
     setting_key,
@@ -26,12 +25,7 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let sent: BTreeSet<&str> = observed
-        .nodes
-        .values()
-        .flat_map(|node| observed.advertisements_of(node))
-        .map(|advertisement| advertisement.name.as_str())
-        .collect();
+    let sent = observed.sent_advertisements();
     let unannounced = observed
         .announcing
         .advertisements
@@ -83,8 +77,7 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
         // A policy without nodes, or with L2 switched off, has its own finding.
         l2: observed.announcing.l2_policies.iter().collect(),
         by_rules: ServiceAnnouncements::new(observed),
-        metal_lb: observed.is_on(setting_key::BGP_ANNOUNCE_LB_IP)
-            && observed.may_have(behaviours::METAL_LB_SPEAKERS),
+        metal_lb: observed.announces_services_by_metal_lb(),
     })
 }
 
@@ -117,19 +110,14 @@ impl Announcements<'_> {
     }
 }
 
-const L2_CLASS: &str = "io.cilium/l2-announcer";
-
 /// Whether this L2 policy selects the Service.
 pub(super) fn by_policy(policy: &L2Policy, service: &LbService) -> bool {
-    let is_of_class = service.class.as_deref().is_none_or(|of| of == L2_CLASS);
-    is_of_class && policy.services.matches(&service.labels)
+    service.has_no_class_but(L2_CLASS) && policy.services.matches(&service.labels)
 }
 
 /// The advertisements to a peer that announce no Service, because they have no selector.
 pub(crate) fn unselective(observed: &Observed) -> impl Iterator<Item = &str> {
-    let nodes = observed.nodes.values();
-    let sent = nodes.flat_map(|node| observed.advertisements_of(node));
-    let sent: BTreeSet<&str> = sent.map(|entry| entry.name.as_str()).collect();
+    let sent = observed.sent_advertisements();
     let faults = observed.announcing.selector_faults.iter();
     let missing = faults.filter(|fault| fault.problem == SelectorProblem::Missing);
     let names: BTreeSet<&str> = missing
@@ -232,14 +220,11 @@ fn not_announced(
             count(services.len(), "Service")
         ),
     };
-    let mut subjects = services
+    let subjects = services
         .iter()
         .map(|(one, _)| ObjectRef::service(&one.name));
     let finding = finding(Severity::Warning, "address-not-announced", message);
-    let finding = match subjects.next() {
-        Some(first) => subjects.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    };
+    let finding = finding.about_all(subjects);
     let lines = services.iter().filter(|_| services.len() > 1).map(line);
     let l2 = announcements.l2.len();
     let l2 = match cause {

@@ -40,7 +40,7 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
         let evidence = evidence.map(|(name, block, says)| format!("node `{name}`: {block}{says}"));
         let finding =
             finding(Severity::Error, "duplicate-block", message).about(ObjectRef::node(second));
-        let finding = finding.about_also(ObjectRef::node(first)).seen(evidence);
+        let finding = finding.about_all([ObjectRef::node(first)]).seen(evidence);
         finding
             .causes(
                 "packets to these Pods reach only one of the two nodes, and each sender may pick another",

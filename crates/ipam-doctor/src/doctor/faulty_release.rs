@@ -7,12 +7,8 @@ use ipam_core::model::{Finding, Rule, Severity};
 pub(super) fn of_running(observed: &Observed) -> Vec<Finding> {
     let finding = |fault: UpgradeChange| {
         let message = format!("{}: {}", fault.message(), fault.cause.why);
-        let mut subjects = fault.effects.keys().cloned();
         let finding = Finding::new(Severity::Warning, Rule("faulty-release"), message);
-        let finding = match subjects.next() {
-            Some(first) => subjects.fold(finding.about(first), Finding::about_also),
-            None => finding,
-        };
+        let finding = finding.about_all(fault.effects.keys().cloned());
         let effects = fault.effects.iter();
         let effects = effects.map(|(subject, effect)| {
             format!(

@@ -1,7 +1,6 @@
 //! Objects without effect: BGP objects that the running Cilium does not read, speakers without a
 //! peer, and L2 policies (`pkg/l2announcer/l2announcer.go` @ 1.18 and 1.19).
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::announced_services::{announcements, by_policy};
@@ -119,12 +118,7 @@ pub(super) fn pod_cidrs_in_multi_pool(observed: &Observed) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let sent: BTreeSet<&str> = observed
-        .nodes
-        .values()
-        .flat_map(|node| observed.advertisements_of(node))
-        .map(|entry| entry.name.as_str())
-        .collect();
+    let sent = observed.sent_advertisements();
     let announces = |entry: &&Advertisement| {
         entry.pod_cidrs == PodCidrs::Announced && sent.contains(entry.name.as_str())
     };

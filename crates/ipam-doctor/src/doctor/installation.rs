@@ -86,14 +86,10 @@ pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
 
 /// The finding with the nodes of these agents as its subjects.
 fn about_agents<N: ToString>(finding: Finding, nodes: impl Iterator<Item = N>) -> Finding {
-    let mut nodes = nodes.map(|name| ObjectRef {
+    finding.about_all(nodes.map(|name| ObjectRef {
         kind: "Node",
         name: name.to_string(),
-    });
-    match nodes.next() {
-        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
+    }))
 }
 
 /// Agents read their settings when they start.

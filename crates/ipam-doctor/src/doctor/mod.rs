@@ -140,13 +140,9 @@ fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
     Finding::new(severity, Rule(rule), message)
 }
 
-/// The finding with these nodes as its subjects, all of them: the renderer cuts the list.
+/// The finding with these nodes as subjects.
 fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeName>) -> Finding {
-    let mut nodes = names.into_iter().map(ObjectRef::node);
-    match nodes.next() {
-        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
+    finding.about_all(names.into_iter().map(ObjectRef::node))
 }
 
 /// `node a` or `nodes a, b and 7 more`.

@@ -254,9 +254,8 @@ fn refusal(appending: Appending, nodes: &[(&CiliumNode, OperatorRefusal)]) -> Op
         format!("CiliumNode `{}`: spec.ipam.podCIDRs {blocks}", node.name)
     };
     let finding = finding(Severity::Warning, "operator-will-refuse", message);
-    let finding = finding.about(subject(first)).seen(nodes.iter().map(line));
-    let further = further.iter().map(|(node, _)| subject(node));
-    let finding = further.fold(finding, Finding::about_also);
+    let subjects = nodes.iter().map(|(node, _)| subject(node));
+    let finding = finding.about_all(subjects).seen(nodes.iter().map(line));
     Some(
         finding
             .causes("the operator flags it permanently; its agent uses the block anyway")

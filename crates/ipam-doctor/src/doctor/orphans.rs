@@ -54,18 +54,17 @@ impl<'o> Orphans<'o> {
     }
 
     pub(super) fn finding(&self, observed: &Observed) -> Option<Finding> {
-        let [first, further @ ..] = &self.nodes[..] else {
+        if self.nodes.is_empty() {
             return None;
-        };
+        }
         let waits = self.filled.iter().any(|filled| !filled.waiting.is_empty());
         let severity = match waits {
             true => Severity::Error,
             false => Severity::Warning,
         };
-        let subjects = further.iter().map(|node| operator_errors::subject(node));
+        let subjects = self.nodes.iter().map(|node| operator_errors::subject(node));
         let finding = finding(severity, "orphan-cilium-node", self.message());
-        let finding = finding.about(operator_errors::subject(first));
-        let finding = subjects.fold(finding, Finding::about_also);
+        let finding = finding.about_all(subjects);
         let line = |node: &&CiliumNode| {
             format!(
                 "CiliumNode `{}`: {}",

@@ -18,6 +18,9 @@ pub(super) fn differences(observed: &Observed) -> Option<Finding> {
             Some((name, line))
         })
         .collect();
+    if different.is_empty() {
+        return None;
+    }
     let names = different
         .iter()
         .map(|(name, _)| format!("`{}`", name.escape_debug()));
@@ -26,16 +29,11 @@ pub(super) fn differences(observed: &Observed) -> Option<Finding> {
         kind: "CiliumPodIPPool",
         name: name.clone(),
     };
-    let (first, further) = different.split_first()?;
     let message = format!(
         "the setting auto-create-cilium-pod-ip-pools differs from CiliumPodIPPools: {names}"
     );
     let finding = finding(Severity::Info, "pod-pool-differs-from-setting", message);
-    let finding = finding.about(subject(first));
-    let finding = further
-        .iter()
-        .map(subject)
-        .fold(finding, Finding::about_also);
+    let finding = finding.about_all(different.iter().map(subject));
     Some(
         finding
             .seen(different.into_iter().map(|(_, line)| line))

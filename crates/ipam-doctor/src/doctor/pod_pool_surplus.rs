@@ -87,7 +87,7 @@ impl<'o> Surplus<'o> {
 
     /// For a pool that has room.
     pub(super) fn finding(&self, pool: &str, family: Family) -> Option<Finding> {
-        let (first, further) = self.nodes.split_first()?;
+        let (_, further) = self.nodes.split_first()?;
         let pool = pool.escape_debug();
         let agents = if further.is_empty() {
             "the agent"
@@ -99,9 +99,7 @@ impl<'o> Surplus<'o> {
             self.names()
         );
         let finding = finding(Severity::Info, "pod-pool-blocks-kept", message);
-        let finding = finding.about(ObjectRef::node(first.0));
-        let further = further.iter().map(|(name, _)| ObjectRef::node(name));
-        let finding = further.fold(finding, Finding::about_also);
+        let finding = finding.about_all(self.nodes.iter().map(|(name, _)| ObjectRef::node(name)));
         Some(
             finding
                 .seen(self.evidence())

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::orphans::Orphans;
 use super::pod_pool_surplus::{RELEASE, Surplus};
-use super::{NEARLY, finding, named};
+use super::{NEARLY, about_nodes, finding, named};
 use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, Family, Range, Slots, overlapping_pairs};
@@ -137,9 +137,7 @@ impl Usage {
             _ => Severity::Error,
         };
         let finding = finding(severity, "pod-pool-nearly-exhausted", message).about(subject(name));
-        let finding = waiting.iter().fold(finding, |finding, name| {
-            finding.about_also(ObjectRef::node(name))
-        });
+        let finding = about_nodes(finding, waiting.iter().copied());
         let finding = finding.seen([
             format!(
                 "spec.cidrs: {} in blocks of /{}",
@@ -206,11 +204,7 @@ pub(super) fn lost(observed: &Observed) -> Vec<Finding> {
 
 fn about_holders(finding: Finding, pool: &str, held: &[(&NodeName, Block)]) -> Finding {
     let names: BTreeSet<&NodeName> = held.iter().map(|(name, _)| *name).collect();
-    let finding = names
-        .into_iter()
-        .fold(finding.about(subject(pool)), |finding, name| {
-            finding.about_also(ObjectRef::node(name))
-        });
+    let finding = about_nodes(finding.about(subject(pool)), names);
     let line = |(name, block): &(&NodeName, Block)| {
         format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")
     };
@@ -332,9 +326,7 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
         );
         let finding =
             finding(Severity::Error, "default-pool-missing", message).about(pool_subject(&pool));
-        let finding = nodes.iter().fold(finding, |finding, name| {
-            finding.about_also(ObjectRef::node(name))
-        });
+        let finding = about_nodes(finding, nodes.iter().copied());
         let holders = held.get(pool.as_str()).into_iter().flatten();
         let line = |(name, block): &(&NodeName, Block)| {
             format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")

@@ -60,13 +60,7 @@ fn about(
     let line = |object: &ObjectRef| format!("{} `{}`", object.kind, object.name.escape_debug());
     let lines: Vec<String> = objects.iter().map(line).collect();
     let finding = finding(Severity::Warning, rule, message).seen([setting]);
-    let mut objects = objects.into_iter();
-    let first = objects.next()?;
-    Some(
-        objects
-            .fold(finding.about(first), Finding::about_also)
-            .seen(lines),
-    )
+    Some(finding.about_all(objects).seen(lines))
 }
 
 /// Objects that configure peers of BGP. Policies that the release does not read have their own finding.

@@ -9,15 +9,13 @@ use serde::Serialize;
 use super::FORMAT_VERSION;
 use crate::doctor::unselective;
 use ipam_cilium::behaviours;
-use ipam_cilium::lbipam::{LbRules, LbService, ServingState};
+use ipam_cilium::lbipam::{BGP_CLASS, L2_CLASS, LbRules, LbService, ServingState};
 use ipam_cilium::observed::{METAL_LB_FAMILIES, Observed, ObservedKind};
 use ipam_core::model::{NodeName, Selector, count};
 use ipam_core::net::{Family, Range};
 use ipam_core::text::joined;
 use ipam_plan::check::ways_to_share;
 
-const BGP_CLASS: &str = "io.cilium/bgp-control-plane";
-const L2_CLASS: &str = "io.cilium/l2-announcer";
 /// Nodes that an answer names.
 const NAMED: usize = 5;
 
@@ -67,11 +65,7 @@ fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String
     if !observed.is_on_somewhere("enable-l2-announcements") {
         return told("off (`enable-l2-announcements` is not true)".to_owned());
     }
-    if service
-        .class
-        .as_deref()
-        .is_some_and(|class| class != L2_CLASS)
-    {
+    if !service.has_no_class_but(L2_CLASS) {
         return told("its loadBalancerClass leaves it to others".to_owned());
     }
     if let Some(why) = blind(observed, &[ObservedKind::L2AnnouncementPolicy]) {
@@ -124,7 +118,7 @@ fn nodes<'o>(selector: &Selector, observed: &'o Observed) -> Vec<&'o NodeName> {
 fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let told = |text: String| vec![format!("BGP: {text}")];
-    if observed.is_on("bgp-announce-lb-ip") && observed.may_have(behaviours::METAL_LB_SPEAKERS) {
+    if observed.announces_services_by_metal_lb() {
         if !METAL_LB_FAMILIES.contains(&family) {
             return told(format!("MetalLB's speaker announces no {family} address"));
         }
@@ -135,11 +129,7 @@ fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<Strin
     if !observed.is_on_somewhere("enable-bgp-control-plane") {
         return told("off (`enable-bgp-control-plane` is not true)".to_owned());
     }
-    if service
-        .class
-        .as_deref()
-        .is_some_and(|class| class != BGP_CLASS)
-    {
+    if !service.has_no_class_but(BGP_CLASS) {
         return told("its loadBalancerClass leaves it to others".to_owned());
     }
     let kinds = [

@@ -163,6 +163,9 @@ pub(super) fn that_go(observed: &Observed) -> Option<Finding> {
     let with_names = services.map(|service| (service, hostnames(service)));
     let going: Vec<(&LbService, Vec<String>)> =
         with_names.filter(|(_, names)| !names.is_empty()).collect();
+    if going.is_empty() {
+        return None;
+    }
     let (severity, when) = match (observed.address_pools.is_empty(), observed.operator_run()) {
         (true, _) => (
             Severity::Info,
@@ -183,11 +186,10 @@ pub(super) fn that_go(observed: &Observed) -> Option<Finding> {
         more => format!(" and {}", count(more, "further Service")),
     };
     let message = format!("Services with hostnames {when}: {}{more}", named.join(", "));
-    let mut subjects = going
+    let subjects = going
         .iter()
         .map(|(service, _)| ObjectRef::service(&service.name));
-    let finding = Finding::new(severity, Rule("hostname-removed"), message).about(subjects.next()?);
-    let finding = subjects.fold(finding, Finding::about_also);
+    let finding = Finding::new(severity, Rule("hostname-removed"), message).about_all(subjects);
     let finding = finding
         .seen(["LB-IPAM serves these Services, and keeps only IP addresses in a status".to_owned()])
         .causes("clients lose the name: external-dns deletes the DNS records that point to it");

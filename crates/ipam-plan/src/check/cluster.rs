@@ -183,7 +183,7 @@ pub(super) fn blocks_held_twice(_: &Desired, observed: &Observed) -> Vec<Finding
         let finding = Finding::new(Severity::Error, Rule("duplicate-block"), message);
         let finding = finding
             .about(ObjectRef::node(second))
-            .about_also(ObjectRef::node(first));
+            .about_all([ObjectRef::node(first)]);
         finding.help(
             "packets reach the Pods of only one of them: drain the other and give it another block",
         )

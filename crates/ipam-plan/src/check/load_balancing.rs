@@ -177,11 +177,7 @@ fn cause_at_upgrade(
 }
 
 pub(super) fn about_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
-    let mut services = lost.iter().map(|(name, _)| ObjectRef::service(name));
-    match services.next() {
-        Some(first) => services.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
+    finding.about_all(lost.iter().map(|(name, _)| ObjectRef::service(name)))
 }
 
 /// Services with addresses of pools that LB-IPAM does not serve, so that it takes the addresses for free.

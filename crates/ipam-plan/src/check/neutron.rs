@@ -167,9 +167,7 @@ fn outside(desired: &Desired, observed: &Observed, family: Family) -> Option<Fin
         .map(|(pool, _)| ObjectRef::pool(&pool.name))
         .collect();
     pools.dedup();
-    let mut pools = pools.into_iter();
-    let first = pools.next()?;
-    Some(pools.fold(finding.about(first), Finding::about_also))
+    Some(finding.about_all(pools))
 }
 
 /// Longest usable prefix. Cilium reserves the first and the last address, and uses one for its

@@ -50,7 +50,7 @@ pub fn over_held_blocks(observed: &Observed) -> Option<Finding> {
         ));
     }
     let names: Vec<&NodeName> = over.iter().map(|(name, _)| *name).collect();
-    let (first, further) = names.split_first()?;
+    let (_, further) = names.split_first()?;
     let (noun, accepts, blocks) = match further.is_empty() {
         true => ("kubelet", "accepts", "its block has"),
         false => ("kubelets", "accept", "their blocks have"),
@@ -59,9 +59,8 @@ pub fn over_held_blocks(observed: &Observed) -> Option<Finding> {
         "the {noun} of {} {accepts} more Pods than {blocks} addresses",
         named(&names)
     );
-    let finding = Finding::new(Severity::Warning, RULE, message).about(ObjectRef::node(first));
-    let further = further.iter().map(|name| ObjectRef::node(name));
-    let finding = further.fold(finding, Finding::about_also);
+    let subjects = names.iter().map(|name| ObjectRef::node(name));
+    let finding = Finding::new(Severity::Warning, RULE, message).about_all(subjects);
     Some(
         finding
             .seen(over.iter().map(|(_, line)| line.clone()))

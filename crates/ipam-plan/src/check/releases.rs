@@ -217,9 +217,7 @@ fn outside(desired: &Desired, allocator: &Allocator) -> Option<Finding> {
     let finding = finding
         .at(&range.origin, "outside")
         .about(ObjectRef::pool(&pool.name));
-    let finding = pools.fold(finding, |finding, (pool, _)| {
-        finding.about_also(ObjectRef::pool(&pool.name))
-    });
+    let finding = finding.about_all(pools.map(|(pool, _)| ObjectRef::pool(&pool.name)));
     let finding = finding.seen([described(allocator)]).causes(consequence);
     Some(finding.help(format!(
         "use CIDRs inside {of}, or widen --cluster-cidr of {name} so that it covers every pool"

@@ -68,11 +68,7 @@ fn refusal(removal: &Removal) -> Finding {
 }
 
 fn about_candidates(finding: Finding, removal: &Removal) -> Finding {
-    let mut nodes = removal.candidates.keys().map(ObjectRef::node);
-    match nodes.next() {
-        Some(first) => nodes.fold(finding.about(first), Finding::about_also),
-        None => finding,
-    }
+    finding.about_all(removal.candidates.keys().map(ObjectRef::node))
 }
 
 /// Number of nodes that lose blocks at the next start, at most.
