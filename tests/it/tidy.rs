@@ -171,7 +171,7 @@ fn addresses_are_read_in_one_place() {
     // Address pairs of a port, name servers and `Host` headers are kept as written; no pool gives them
     // out. Settings of Cilium's operator are read as its own libraries read them.
     let exempt = [
-        "crates/ipam-cilium/src/observed/operator_settings/go.rs",
+        "crates/ipam-cilium/src/observed/go.rs",
         "crates/http-server/src/lib.rs",
         "crates/ipam-core/src/neutron/mod.rs",
         "plugins/neutron-cni/src/cni/outcome.rs",

@@ -16,9 +16,9 @@ use serde_json::Value;
 use super::announced::METAL_LB_FAMILIES;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::view::{ConfigMapView, nullable};
-use super::{Node, Observed, PeeringPolicy, setting_key};
+use super::{L2Policy, Node, Observed, PeeringPolicy, setting_key};
 use crate::behaviours;
-use crate::lbipam::{BGP_CLASS, L2_CLASS, LbService, WrittenRequirement, WrittenSelector};
+use crate::lbipam::{BGP_CLASS, LbService, WrittenRequirement, WrittenSelector};
 use crate::releases::announces_without_backend;
 use ipam_core::model::{Labels, Selector, ServiceName};
 use ipam_core::net::Family;
@@ -37,7 +37,7 @@ pub struct ServiceAnnouncements<'o> {
     /// The speaker of MetalLB announces every Service.
     announces_all: bool,
     bgp: Vec<(Family, &'o Selector)>,
-    l2: Vec<&'o Selector>,
+    l2: Vec<&'o L2Policy>,
     l2_families: &'static [Family],
     backends: LocalBackends,
 }
@@ -68,10 +68,7 @@ impl<'o> ServiceAnnouncements<'o> {
         ServiceAnnouncements {
             announces_all: observed.announces_services_by_metal_lb(),
             bgp,
-            l2: policies
-                .filter(|_| is_l2)
-                .map(|policy| &policy.services)
-                .collect(),
+            l2: policies.filter(|_| is_l2).collect(),
             l2_families: match observed.may_have(behaviours::L2_IPV6) {
                 true => &Family::BOTH,
                 false => &[Family::Ipv4],
@@ -119,9 +116,7 @@ impl<'o> ServiceAnnouncements<'o> {
             .iter()
             .map(|address| Family::of(*address))
             .collect();
-        let by_l2 = service.has_no_class_but(L2_CLASS)
-            && l2.any(|selector| selector.matches(&service.labels))
-            && !self.lacks_local_backend(service);
+        let by_l2 = l2.any(|policy| policy.selects(service)) && !self.lacks_local_backend(service);
         let of_family = |family: Family| {
             let bgp = self.by_bgp(service, family);
             let l2 = by_l2 && self.l2_families.contains(&family);

@@ -16,7 +16,7 @@ use super::bgp_view::{
     AdvertisementView, ClusterConfigView, Entry, L2PolicyView, Named, Peer, PeerConfigView,
     PeerFamilyView, PeeringPolicyView, VirtualRouter, families_of,
 };
-use crate::lbipam::WrittenSelector;
+use crate::lbipam::{L2_CLASS, LbService, WrittenSelector};
 use ipam_core::model::{Labels, ObjectRef, Selector};
 use ipam_core::net::Family;
 
@@ -112,6 +112,13 @@ pub struct L2Policy {
     pub services: Selector,
     /// Nodes that may answer.
     pub nodes: Selector,
+}
+
+impl L2Policy {
+    /// Whether it selects this Service, by class and labels.
+    pub fn selects(&self, service: &LbService) -> bool {
+        service.has_no_class_but(L2_CLASS) && self.services.matches(&service.labels)
+    }
 }
 
 /// An invalid selector selects nothing.

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::operator_settings::Written;
+use super::go;
+use super::operator_settings::{Written, switch_key};
 use super::setting_key;
 use super::settings::{Agent, Setting};
 use crate::behaviours;
@@ -157,11 +158,7 @@ impl Cilium {
     /// has a block of each family that is on (`pkg/option/config.go`, k8s-require-ipv4-pod-cidr and
     /// its IPv6 twin are forced on).
     pub fn use_of(&self, family: Family) -> FamilyUse {
-        let key = match family {
-            Family::Ipv4 => setting_key::ENABLE_IPV4,
-            Family::Ipv6 => setting_key::ENABLE_IPV6,
-        };
-        match self.setting(key) {
+        match self.setting(switch_key(family)) {
             Some(value) if is_true(value) => FamilyUse::Required,
             Some(_) => FamilyUse::Off,
             None => FamilyUse::Unspecified,
@@ -238,9 +235,9 @@ impl Cilium {
     }
 }
 
-/// Go's `strconv.ParseBool`, which parses Cilium's options.
+/// Whether an option of Cilium is on.
 pub(crate) fn is_true(text: &str) -> bool {
-    matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True")
+    go::boolean(text) == Some(true)
 }
 
 impl Setting<'_> {

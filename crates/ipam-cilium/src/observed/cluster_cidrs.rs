@@ -50,11 +50,7 @@ impl ClusterCidrs {
     /// By the annotation [`K3S_ARGUMENTS`] of a server's Node; `None` for an agent. Without
     /// `--cluster-cidr`, k3s takes the default of the family of its Node.
     pub(super) fn of_k3s(annotation: &str, family: Family) -> Option<ClusterCidrs> {
-        let words: Vec<String> = serde_json::from_str(annotation).ok()?;
-        if words.first().map(String::as_str) != Some("server") {
-            return None;
-        }
-        let mut found = ClusterCidrs::of(&[CommandLine::new(unwrapped(&words))]);
+        let mut found = ClusterCidrs::of_server(annotation)?;
         if found.ranges.is_empty() {
             let default = match family {
                 Family::Ipv4 => "10.42.0.0/16",
@@ -65,6 +61,13 @@ impl ClusterCidrs {
                 .extend(Block::lenient(default).ok().map(Block::range));
         }
         Some(found)
+    }
+
+    /// By the arguments of a server of k3s; `None` for an agent.
+    fn of_server(annotation: &str) -> Option<ClusterCidrs> {
+        let words: Vec<String> = serde_json::from_str(annotation).ok()?;
+        let is_server = words.first().is_some_and(|first| first == "server");
+        is_server.then(|| ClusterCidrs::of(&[CommandLine::new(unwrapped(&words))]))
     }
 
     /// Flags from which [`ClusterCidrs::of`] reads the same.
@@ -94,13 +97,11 @@ impl ClusterCidrs {
 
 /// The annotation with nothing but the flags that are read: others may be secrets.
 pub(super) fn slim_k3s_arguments(annotation: &str) -> String {
-    let words: Vec<String> = serde_json::from_str(annotation).unwrap_or_default();
-    let Some(first) = words.first().filter(|first| *first == "server") else {
+    let Some(found) = ClusterCidrs::of_server(annotation) else {
         return "[]".to_owned();
     };
-    let line = [CommandLine::new(unwrapped(&words))];
-    let mut kept = vec![first.clone()];
-    kept.extend(ClusterCidrs::of(&line).words());
+    let mut kept = vec!["server".to_owned()];
+    kept.extend(found.words());
     serde_json::Value::from(kept).to_string()
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::cluster_cidrs::ClusterCidrs;
 use super::distribution::Distribution;
+use super::go;
 use super::setting_key::arguments_of;
 use super::view_lb::{Container, WorkloadView};
 use ipam_core::net::{Block, Range};
@@ -170,14 +171,13 @@ impl CommandLine {
     /// What its flags say of the node-ipam controller; `None` if they say nothing.
     fn allocation(&self) -> Option<AllocatorStatus> {
         let value = self.flag(ALLOCATE)?;
-        Some(match value {
+        Some(match go::boolean(value) {
             _ if self.leaves_out(&["nodeipam", "node-ipam-controller"]) => {
                 AllocatorStatus::Inactive
             }
-            // Go's `strconv.ParseBool`.
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => AllocatorStatus::Active,
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => AllocatorStatus::Inactive,
-            _ => AllocatorStatus::Unknown,
+            Some(true) => AllocatorStatus::Active,
+            Some(false) => AllocatorStatus::Inactive,
+            None => AllocatorStatus::Unknown,
         })
     }
 

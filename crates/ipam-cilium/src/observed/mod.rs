@@ -14,6 +14,7 @@ mod claimed;
 mod cluster_cidrs;
 mod controller_process;
 mod distribution;
+mod go;
 mod holding;
 mod identify;
 mod installation;

@@ -188,9 +188,12 @@ impl Observed {
     }
 }
 
-/// The blocks of all CiliumNodes by address.
+/// The blocks of all CiliumNodes by address, and the operator's ranges and mask.
 pub struct OperatorBlocks {
     shown: RangeIndex<NodeName>,
+    /// IPv4 first.
+    pools: [(Vec<Block>, Option<u8>); 2],
+    mode: ModeSeen,
 }
 
 impl OperatorBlocks {
@@ -202,29 +205,31 @@ impl OperatorBlocks {
         });
         OperatorBlocks {
             shown: RangeIndex::new(blocks),
+            pools: Family::BOTH.map(|family| {
+                (
+                    observed.operator_ranges(family),
+                    observed.operator_mask(family),
+                )
+            }),
+            mode: observed.cilium.mode(),
         }
     }
 
     /// As [`OperatorBlocks::refusal`], but only in ipam `cluster-pool`.
-    pub fn cluster_pool_refusal(
-        &self,
-        observed: &Observed,
-        block: Block,
-        name: &NodeName,
-    ) -> Option<OperatorRefusal> {
-        let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
-        self.refusal(observed, block, name)
-            .filter(|_| is_cluster_pool)
+    pub fn cluster_pool_refusal(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
+        match self.mode == ModeSeen::Known(IpamMode::ClusterPool) {
+            true => self.refusal(block, name),
+            false => None,
+        }
     }
 
     /// Why the operator would refuse this block in the node's CiliumNode.
-    pub fn refusal(
-        &self,
-        observed: &Observed,
-        block: Block,
-        name: &NodeName,
-    ) -> Option<OperatorRefusal> {
-        let ranges = observed.operator_ranges(block.family());
+    pub fn refusal(&self, block: Block, name: &NodeName) -> Option<OperatorRefusal> {
+        let [ipv4, ipv6] = &self.pools;
+        let (ranges, mask) = match block.family() {
+            Family::Ipv4 => ipv4,
+            Family::Ipv6 => ipv6,
+        };
         if ranges.is_empty() {
             return Some(OperatorRefusal::NoAllocator(block));
         }
@@ -235,7 +240,6 @@ impl OperatorBlocks {
             return Some(OperatorRefusal::OutOfRange(block));
         }
         // Blocks in one slot exclude each other: a starting operator removes all but one.
-        let mask = observed.operator_mask(block.family());
         let mut enclosing = block.enclosing();
         let slot = enclosing.find(|block| mask.is_some_and(|mask| block.prefix_len() <= mask));
         let shown = self.shown.overlapping(&slot.unwrap_or(block).range());

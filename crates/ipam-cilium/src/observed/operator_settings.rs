@@ -5,7 +5,6 @@
 //! `cidralloc.go` and `NewCIDRSet` in `cidr_set.go` @ 1.15.19, 1.18.4, 1.19.3 and 1.20.2.
 //! `recorded.json` has what the real operators did.
 
-mod go;
 mod rules;
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,13 @@ pub fn first_of<T: std::fmt::Display>(most: usize, items: impl IntoIterator<Item
     }
 }
 
+/// `node a`, or the first ten of several nodes and the number of the others.
+pub fn named_nodes(names: &[&NodeName]) -> String {
+    let noun = if names.len() == 1 { "node" } else { "nodes" };
+    let names = names.iter().map(|name| format!("`{name}`"));
+    format!("{noun} {}", first_of(10, names))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{finding, ineffective};
-use ipam_cilium::lbipam::{L2_CLASS, LbService};
+use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
     L2Policy, METAL_LB_FAMILIES, Observed, ObservedKind, SelectorProblem, ServiceAnnouncements,
     setting_key,
@@ -52,7 +52,7 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
 
 /// The announcements of Services, by BGP and L2.
 pub(super) struct Announcements<'o> {
-    pub(super) l2: Vec<&'o L2Policy>,
+    pub(super) l2: &'o [L2Policy],
     by_rules: ServiceAnnouncements<'o>,
     /// Whether the speakers of MetalLB announce Services, by a configuration that is not read.
     metal_lb: bool,
@@ -75,7 +75,7 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
     }
     Some(Announcements {
         // A policy without nodes, or with L2 switched off, has its own finding.
-        l2: observed.announcing.l2_policies.iter().collect(),
+        l2: &observed.announcing.l2_policies,
         by_rules: ServiceAnnouncements::new(observed),
         metal_lb: observed.announces_services_by_metal_lb(),
     })
@@ -91,7 +91,7 @@ impl Announcements<'_> {
     /// Whether an L2 policy selects the Service, and agents of this release answer for it.
     pub(super) fn by_l2(&self, service: &LbService) -> bool {
         !self.by_rules.lacks_local_backend(service)
-            && self.l2.iter().any(|policy| by_policy(policy, service))
+            && self.l2.iter().any(|policy| policy.selects(service))
     }
 
     /// Why an address of the Service is silent; `unselected` if no selector selects the Service.
@@ -108,11 +108,6 @@ impl Announcements<'_> {
         }
         unselected
     }
-}
-
-/// Whether this L2 policy selects the Service.
-pub(super) fn by_policy(policy: &L2Policy, service: &LbService) -> bool {
-    service.has_no_class_but(L2_CLASS) && policy.services.matches(&service.labels)
 }
 
 /// The advertisements to a peer that announce no Service, because they have no selector.
@@ -173,7 +168,7 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
             continue;
         }
         // A second controller may announce its addresses, and has its own finding.
-        if second_controller(service, observed).is_some() {
+        if second_controller(service, observed, &rules).is_some() {
             continue;
         }
         let is_silent = |address: &IpAddr| {

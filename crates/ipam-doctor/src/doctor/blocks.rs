@@ -28,7 +28,7 @@ pub(super) fn held_twice(observed: &Observed) -> Vec<Finding> {
             "the Pods of nodes `{first}` and `{second}` live in the same addresses: {one} and {other}"
         );
         let says = |name, block| {
-            let refusal = operator_blocks.cluster_pool_refusal(observed, block, name);
+            let refusal = operator_blocks.cluster_pool_refusal(block, name);
             refusal.map_or_else(String::new, |refusal| {
                 format!("; Cilium's operator says: {refusal}")
             })

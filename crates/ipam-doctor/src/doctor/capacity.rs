@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::IpNet;
 
 use super::orphans::Orphans;
-use super::{NEARLY, about_nodes, finding, named, spaced};
+use super::{NEARLY, about_nodes, finding, is_nearly_full, named, spaced};
 use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{
     Finding, IpamMode, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits,
@@ -138,7 +138,7 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
         .flat_map(|node| &node.pod_cidrs)
         .filter(is_inside)
         .count() as u128;
-    (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
+    is_nearly_full(used, total).then_some(())?;
     let [left, total, used] = [total.saturating_sub(used), total, used].map(grouped_digits);
     let message = format!("Cilium's cluster pool has {left} of {total} {family} blocks left");
     let finding = finding(Severity::Warning, "cluster-pool-nearly-exhausted", message);

@@ -13,7 +13,7 @@ pub(super) fn colliding_ranges(observed: &Observed) -> Vec<Finding> {
     };
     let now = collisions(observed);
     let soon = future_ranges::reached_soon(observed);
-    let [first, ..] = &[&now[..], &soon[..]].concat()[..] else {
+    let Some(first) = now.iter().chain(&soon).next() else {
         return Vec::new();
     };
     let all = now.len() + soon.len();

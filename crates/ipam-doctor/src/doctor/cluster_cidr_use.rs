@@ -1,6 +1,6 @@
 //! How much of `--cluster-cidr` of kube-controller-manager is used, by its flags and the Nodes.
 
-use super::{NAMED, NEARLY, finding};
+use super::{NAMED, finding, is_nearly_full};
 use ipam_cilium::observed::{Allocator, AllocatorStatus, Observed};
 use ipam_core::model::{Finding, NodeName, Severity, count, first_of, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Slots};
@@ -155,7 +155,7 @@ impl<'o> RangeUse<'o> {
         let Room::Blocks { total, used } = self.room else {
             return None;
         };
-        (total > 0 && used.saturating_mul(100) / total >= NEARLY).then_some(())?;
+        is_nearly_full(used, total).then_some(())?;
         let [left, total] = [total - used.min(total), total].map(grouped_digits);
         let message = format!(
             "--cluster-cidr of {} has {left} of {total} {} blocks left",

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::announced_services::{announcements, by_policy};
+use super::announced_services::announcements;
 use super::finding;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
@@ -182,7 +182,7 @@ fn selected<'o>(observed: &'o Observed, policy: &'o L2Policy) -> Vec<&'o LbServi
         .services
         .values()
         .filter(is_served)
-        .filter(|service| !service.ingress.is_empty() && by_policy(policy, service))
+        .filter(|service| !service.ingress.is_empty() && policy.selects(service))
         .collect()
 }
 
@@ -246,7 +246,7 @@ pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
             super::spaced(of_ipv6)
         );
         let policies = announcements.l2.iter();
-        let policies = policies.filter(|policy| by_policy(policy, service));
+        let policies = policies.filter(|policy| policy.selects(service));
         let finding = finding(Severity::Warning, "l2-without-ipv6", message)
             .about(ObjectRef::service(&service.name))
             .seen(policies.map(|policy| {

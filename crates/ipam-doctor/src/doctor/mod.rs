@@ -33,7 +33,7 @@ mod without_block;
 use std::fmt::Display;
 
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, first_of};
+use ipam_core::model::{Finding, NodeName, ObjectRef, Rule, Severity, named_nodes as named};
 use ipam_core::text::joined;
 use ipam_desired::Desired;
 use ipam_plan::check;
@@ -49,6 +49,11 @@ const NAMED: usize = 10;
 
 /// Percentage of used blocks from which a pool is nearly full.
 const NEARLY: u128 = 90;
+
+/// Whether so many of these blocks are used that new nodes soon get none.
+fn is_nearly_full(used: u128, total: u128) -> bool {
+    total > 0 && used.saturating_mul(100) / total >= NEARLY
+}
 
 type Check = fn(&Observed) -> Vec<Finding>;
 
@@ -143,13 +148,6 @@ fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
 /// The finding with these nodes as subjects.
 fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeName>) -> Finding {
     finding.about_all(names.into_iter().map(ObjectRef::node))
-}
-
-/// `node a` or `nodes a, b and 7 more`.
-fn named(names: &[&NodeName]) -> String {
-    let noun = if names.len() == 1 { "node" } else { "nodes" };
-    let names = names.iter().map(|name| format!("`{name}`"));
-    format!("{noun} {}", first_of(NAMED, names))
 }
 
 /// `a b`, for blocks and ranges.

@@ -193,7 +193,7 @@ pub(super) fn refused_soon(observed: &Observed) -> Vec<Finding> {
         );
         let mut blocks = node.pod_cidrs.iter();
         let refusal = blocks.find_map(|block| {
-            match operator_blocks.cluster_pool_refusal(observed, *block, &node.name)? {
+            match operator_blocks.cluster_pool_refusal(*block, &node.name)? {
                 OperatorRefusal::OutOfRange(block) => Some(block),
                 OperatorRefusal::NoAllocator(_) | OperatorRefusal::Taken(..) => None,
             }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{NAMED, NEARLY, finding, named, operator_errors, pod_pool_use};
+use super::{NAMED, finding, is_nearly_full, named, operator_errors, pod_pool_use};
 use ipam_cilium::observed::{CiliumNode, FamilyUse, ModeSeen, Observed, ObservedKind};
 use ipam_core::model::{Finding, IpamMode, NodeName, Severity, count, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Slots};
@@ -250,7 +250,7 @@ impl<'o> Filled<'o> {
         let lived = used_with(&|name| observed.nodes.contains_key(name));
         let used = used_with(&|_| true);
         let total: u128 = slots.iter().map(Slots::count).sum();
-        let is_near = |used: u128| used.saturating_mul(100) / total >= NEARLY;
+        let is_near = |used: u128| is_nearly_full(used, total);
         let is_cause =
             total > 0 && used > lived && (used == total || is_near(used) && !is_near(lived));
         is_cause.then(|| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::orphans::Orphans;
 use super::pod_pool_surplus::{RELEASE, Surplus};
-use super::{NEARLY, about_nodes, finding, named};
+use super::{about_nodes, finding, named};
 use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, Family, Range, Slots, overlapping_pairs};
@@ -110,7 +110,7 @@ impl Usage {
     }
 
     fn is_nearly_full(&self) -> bool {
-        self.total > 0 && self.used.saturating_mul(100) / self.total >= NEARLY
+        super::is_nearly_full(self.used, self.total)
     }
 
     fn finding(
@@ -203,8 +203,7 @@ pub(super) fn lost(observed: &Observed) -> Vec<Finding> {
 }
 
 fn about_holders(finding: Finding, pool: &str, held: &[(&NodeName, Block)]) -> Finding {
-    let names: BTreeSet<&NodeName> = held.iter().map(|(name, _)| *name).collect();
-    let finding = about_nodes(finding.about(subject(pool)), names);
+    let finding = about_nodes(finding.about(subject(pool)), distinct(held));
     let line = |(name, block): &(&NodeName, Block)| {
         format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")
     };
@@ -262,13 +261,6 @@ pub(super) fn tells(observed: &Observed, node: &CiliumNode, complaint: &Operator
     }
 }
 
-fn pool_subject(name: &str) -> ObjectRef {
-    ObjectRef {
-        kind: "CiliumPodIPPool",
-        name: name.to_owned(),
-    }
-}
-
 /// The operator tracks each pool separately (`operator/pkg/ipam/allocator/multipool` @
 /// 1.15 to 1.19).
 pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
@@ -295,7 +287,7 @@ pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
         let (first, second) = (first.escape_debug(), second.escape_debug());
         let message = format!("CiliumPodIPPools `{first}` and `{second}` have addresses in common");
         let finding = finding(Severity::Error, "pod-pools-overlap", message)
-            .about(pool_subject(&second.to_string()));
+            .about(subject(&second.to_string()));
         let finding =
             finding.causes("Cilium does not compare its pools, so two nodes get the same block");
         finding.help("remove the CIDR from the pool that no node has a block of, and restart Cilium's operator")
@@ -325,7 +317,7 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
             named(&nodes)
         );
         let finding =
-            finding(Severity::Error, "default-pool-missing", message).about(pool_subject(&pool));
+            finding(Severity::Error, "default-pool-missing", message).about(subject(&pool));
         let finding = about_nodes(finding, nodes.iter().copied());
         let holders = held.get(pool.as_str()).into_iter().flatten();
         let line = |(name, block): &(&NodeName, Block)| {

@@ -71,7 +71,7 @@ pub(super) fn explain(
         outlook: outlook(service, &Outlook::new(observed))
             .into_iter()
             .chain(
-                check::second_controller(service, observed)
+                check::second_controller(service, observed, &rules)
                     .map(|one| format!("{one} serves it, too: addresses may change for ever")),
             )
             .chain(lost_hostnames(service, plan))
@@ -173,11 +173,11 @@ fn requested(
     observed: &Observed,
     plan: &Plan,
 ) -> Vec<String> {
-    let requests = requested_addresses::requests(service, &observed.lb_rules()).into_iter();
+    let rules = observed.lb_rules();
+    let requests = requested_addresses::requests(service, &rules).into_iter();
     let mut requested: Vec<String> = requests
         .map(|(field, addresses)| format!("requests {} by {field}", joined(&addresses, " ")))
         .collect();
-    let rules = observed.lb_rules();
     requested.extend(
         service
             .written_requests(&rules)

@@ -10,8 +10,7 @@ use ipam_core::model::{Finding, ObjectRef, Rule, Severity, count};
 use ipam_core::net::{Address, Family};
 use ipam_core::text::joined;
 
-pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
-    let outlook = Outlook::new(observed);
+pub(super) fn of_cluster(observed: &Observed, outlook: &Outlook<'_>) -> Vec<Finding> {
     if outlook.pools.is_empty() {
         return Vec::new();
     }
@@ -24,7 +23,7 @@ pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
     let pools = outlook
         .pools
         .iter()
-        .filter_map(|pool| of_tiny_ranges(pool, &outlook));
+        .filter_map(|pool| of_tiny_ranges(pool, outlook));
     unread.chain(families).chain(pools).collect()
 }
 

@@ -28,17 +28,18 @@ type ByCause = BTreeMap<(LossTime, Certainty, LossReason), Vec<(ServiceName, IpA
 /// Input of every rule here.
 pub(super) struct View<'o> {
     pub(super) observed: &'o Observed,
-    pub(super) outlook: Outlook<'o>,
+    pub(super) outlook: &'o Outlook<'o>,
     pub(super) lost: ByCause,
 }
 
-pub(super) fn of_cluster(observed: &Observed) -> Vec<Finding> {
-    let outlook = Outlook::new(observed);
+pub(super) fn of_cluster(observed: &Observed, outlook: &Outlook<'_>) -> Vec<Finding> {
     let mut lost = ByCause::new();
     // A second controller has its own finding.
     let has_second = |name: &ServiceName| {
         let service = outlook.service(name);
-        service.is_some_and(|one| second_controllers::second_controller(one, observed).is_some())
+        service.is_some_and(|one| {
+            second_controllers::second_controller(one, observed, &outlook.rules).is_some()
+        })
     };
     for (service, one) in outlook.all_lost() {
         if let Some(address) = one.address.ip()

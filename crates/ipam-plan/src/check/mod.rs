@@ -18,6 +18,7 @@ mod second_controllers;
 pub mod shared_slots;
 mod sharing;
 
+use crate::plan::Outlook;
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
@@ -64,9 +65,10 @@ pub fn advice(desired: &Desired) -> Vec<Finding> {
 
 /// Findings about LoadBalancer pools and Services of the cluster alone.
 pub fn load_balancing(observed: &Observed) -> Vec<Finding> {
-    let mut findings = load_balancing::of_cluster(observed);
+    let outlook = Outlook::new(observed);
+    let mut findings = load_balancing::of_cluster(observed, &outlook);
     findings.extend(address_pools::that_go(observed));
-    findings.extend(address_requests::of_cluster(observed));
+    findings.extend(address_requests::of_cluster(observed, &outlook));
     findings.sort();
     findings
 }
@@ -81,9 +83,10 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
         &Desired::default(),
         observed,
     ));
-    findings.extend(load_balancing::of_cluster(observed));
+    let outlook = Outlook::new(observed);
+    findings.extend(load_balancing::of_cluster(observed, &outlook));
     findings.extend(address_pools::that_go(observed));
-    findings.extend(address_requests::of_cluster(observed));
+    findings.extend(address_requests::of_cluster(observed, &outlook));
     findings.extend(observed.findings.iter().cloned());
     findings
 }
@@ -141,7 +144,10 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .flat_map(|rule| rule(desired, observed))
         .collect();
     findings.extend(releases::unknown(observed));
-    findings.extend(load_balancing::of_cluster(observed));
+    findings.extend(load_balancing::of_cluster(
+        observed,
+        &Outlook::new(observed),
+    ));
     findings.extend(observed.findings.iter().cloned());
     findings.sort();
     findings

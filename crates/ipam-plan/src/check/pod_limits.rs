@@ -8,12 +8,9 @@ use std::sync::Arc;
 
 use ipam_cilium::observed::{Node, Observed};
 use ipam_cilium::pod_addresses::pod_addresses;
-use ipam_core::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, first_of};
+use ipam_core::model::{Finding, NodeName, ObjectRef, PoolName, Rule, Severity, named_nodes};
 use ipam_core::net::{BlockSize, Family};
 use ipam_desired::{Desired, Pool, PoolState};
-
-/// Names that a message spells out.
-const NAMED: usize = 10;
 
 const RULE: Rule = Rule("pod-limit-over-block");
 
@@ -57,7 +54,7 @@ pub fn over_held_blocks(observed: &Observed) -> Option<Finding> {
     };
     let message = format!(
         "the {noun} of {} {accepts} more Pods than {blocks} addresses",
-        named(&names)
+        named_nodes(&names)
     );
     let subjects = names.iter().map(|name| ObjectRef::node(name));
     let finding = Finding::new(Severity::Warning, RULE, message).about_all(subjects);
@@ -68,14 +65,6 @@ pub fn over_held_blocks(observed: &Observed) -> Option<Finding> {
             .help(format!(
                 "set `maxPods` of the kubelet to at most {fewest}, or give the node a larger block: use a pool with a shorter `blockSize`, and move the node with `cilium-ipam migrate plan`"
             )),
-    )
-}
-
-fn named(names: &[&NodeName]) -> String {
-    let noun = if names.len() == 1 { "node" } else { "nodes" };
-    format!(
-        "{noun} {}",
-        first_of(NAMED, names.iter().map(|name| format!("`{name}`")))
     )
 }
 
@@ -108,7 +97,7 @@ pub(super) fn over_block_size(desired: &Desired, observed: &Observed) -> Vec<Fin
         let message = format!(
             "pool `{name}` gives {size} blocks with at most {} addresses for Pods, but {kubelet} of {} {accepts} up to {most}",
             pod_addresses(size),
-            named(&nodes)
+            named_nodes(&nodes)
         );
         let family = size.family();
         let enough = (1..size.prefix_len()).rev().find_map(|length| {

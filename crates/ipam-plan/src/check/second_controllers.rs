@@ -4,20 +4,24 @@
 use std::collections::BTreeMap;
 
 use super::load_balancing::{View, about_services, named};
-use ipam_cilium::lbipam::LbService;
+use ipam_cilium::lbipam::{LbRules, LbService};
 use ipam_cilium::observed::{Balancer, Observed};
 use ipam_core::model::{Finding, Rule, Severity};
 
 /// The other program that serves a Service of LB-IPAM. Its annotation may be left over from before a
 /// move, so it must have written after Cilium, or its workload must run and serve Services without a
 /// class, and the Service must have none.
-pub fn second_controller(service: &LbService, observed: &Observed) -> Option<String> {
+pub fn second_controller(
+    service: &LbService,
+    observed: &Observed,
+    rules: &LbRules,
+) -> Option<String> {
     let other = &service.other_controller;
     let mark = other.mark;
     if mark.is_none() && other.writer.is_none() {
         return None;
     }
-    if observed.address_pools.is_empty() || !observed.lb_rules().serves(service) {
+    if observed.address_pools.is_empty() || !rules.serves(service) {
         return None;
     }
     let is_served =
@@ -34,7 +38,7 @@ pub fn second_controller(service: &LbService, observed: &Observed) -> Option<Str
 pub(super) fn of_cluster(view: &View<'_>) -> Vec<Finding> {
     let mut by_program: BTreeMap<String, Vec<&LbService>> = BTreeMap::new();
     for service in view.observed.services.values() {
-        if let Some(program) = second_controller(service, view.observed) {
+        if let Some(program) = second_controller(service, view.observed, &view.outlook.rules) {
             by_program.entry(program).or_default().push(service);
         }
     }

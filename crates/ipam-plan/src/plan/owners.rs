@@ -82,7 +82,7 @@ impl<'o> AddressOwners<'o> {
         let known = self
             .operator_blocks
             .get_or_init(|| OperatorBlocks::new(self.observed));
-        known.cluster_pool_refusal(self.observed, block, node)
+        known.cluster_pool_refusal(block, node)
     }
 
     /// Another node for which an overlapping block is claimed or quarantined.

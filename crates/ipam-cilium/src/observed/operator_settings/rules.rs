@@ -2,9 +2,10 @@
 
 use super::{
     MOST_BITS_OF_IPV6, OperatorPool, OperatorRange, OperatorSettings, Rejection, SettingFault,
-    WrittenPool, go, mask_key, ranges_key, switch_key,
+    WrittenPool, mask_key, ranges_key, switch_key,
 };
 use crate::behaviours;
+use crate::observed::go;
 use ipam_core::model::CiliumVersion;
 use ipam_core::net::{Block, Family};
 
@@ -49,62 +50,49 @@ impl WrittenPool<'_> {
 
     /// Texts that are not what their flags parse.
     fn faults_of_texts(&self, release: CiliumVersion) -> Vec<Rejection> {
-        let rejection = |fault, words| Rejection {
+        let (switch, mask) = (switch_key(self.family), mask_key(self.family));
+        let of_flag =
+            |key: &str, text: &str| format!("invalid argument {text:?} for \"--{key}\" flag");
+        let no_switch = |text: &&str| go::boolean(text).is_none();
+        let of_switch = |text: &str, words| (SettingFault::Switch(text.to_owned()), words);
+        let of_mask = |text: &str, words| (SettingFault::Mask(text.to_owned()), words);
+        let switch_config = self.switch.config().filter(no_switch).map(|text| {
+            let words =
+                format!("option {switch}: strconv.ParseBool: parsing {text:?}: invalid syntax");
+            of_switch(text, words)
+        });
+        let switch_argument = self.switch.argument.filter(no_switch);
+        let switch_argument = switch_argument.map(|text| of_switch(text, of_flag(switch, text)));
+        let mask_config = self
+            .mask
+            .config()
+            .filter(|text| number(text, release).is_none());
+        let mask_config = mask_config.map(|text| of_mask(text, self.no_number(text, release)));
+        let mask_argument = self
+            .mask
+            .argument
+            .filter(|text| go::integer(text).is_none());
+        let mask_argument = mask_argument.map(|text| of_mask(text, of_flag(mask, text)));
+        let faults = [switch_config, switch_argument, mask_config, mask_argument];
+        let rejection = |(fault, words)| Rejection {
             family: self.family,
             fault,
             words,
         };
-        let mut faults = Vec::new();
-        if let Some(text) = self
-            .switch
-            .config()
-            .filter(|text| go::boolean(text).is_none())
-        {
-            let words = format!(
-                "option {}: strconv.ParseBool: parsing {text:?}: invalid syntax",
-                switch_key(self.family)
-            );
-            faults.push(rejection(SettingFault::Switch(text.to_owned()), words));
-        }
-        if let Some(text) = self
-            .switch
-            .argument
-            .filter(|text| go::boolean(text).is_none())
-        {
-            let words = format!(
-                "invalid argument {text:?} for \"--{}\" flag",
-                switch_key(self.family)
-            );
-            faults.push(rejection(SettingFault::Switch(text.to_owned()), words));
-        }
-        if let Some(text) = self
-            .mask
-            .config()
-            .filter(|text| number(text, release).is_none())
-        {
-            let words = match go::integer(go::cut_decimals(text)) {
-                Some(_) if reads_commas(release) => {
-                    format!("cannot parse 'ClusterPool{}MaskSize' as int", self.family)
-                }
-                _ => format!(
-                    "option {}: unable to cast {text:?} of type string to int",
-                    mask_key(self.family)
-                ),
-            };
-            faults.push(rejection(SettingFault::Mask(text.to_owned()), words));
-        }
-        if let Some(text) = self
-            .mask
-            .argument
-            .filter(|text| go::integer(text).is_none())
-        {
-            let words = format!(
-                "invalid argument {text:?} for \"--{}\" flag",
+        faults.into_iter().flatten().map(rejection).collect()
+    }
+
+    /// What an operator logs of a mask in `cilium-config` that is no number.
+    fn no_number(&self, text: &str, release: CiliumVersion) -> String {
+        match go::integer(go::cut_decimals(text)) {
+            Some(_) if reads_commas(release) => {
+                format!("cannot parse 'ClusterPool{}MaskSize' as int", self.family)
+            }
+            _ => format!(
+                "option {}: unable to cast {text:?} of type string to int",
                 mask_key(self.family)
-            );
-            faults.push(rejection(SettingFault::Mask(text.to_owned()), words));
+            ),
         }
-        faults
     }
 
     /// The mask; `None` if its text is no number.

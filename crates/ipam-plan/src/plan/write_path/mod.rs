@@ -295,7 +295,7 @@ impl Paths<'_> {
             .operator_blocks
             .get_or_init(|| OperatorBlocks::new(self.observed));
         for block in blocks.iter() {
-            if let Some(refusal) = known.refusal(self.observed, *block, &node.name) {
+            if let Some(refusal) = known.refusal(*block, &node.name) {
                 return Err(BlockedReason::Operator(OperatorObstacle::Refuses(
                     Box::new(refusal),
                 )));
