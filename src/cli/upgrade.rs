@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::files::Revision;
 use super::target::read_cluster;
 use super::{Common, ExitStatus, Format, output, valid};
-use crate::render::{Detail, MOST_OBJECTS, upgrade as upgrade_text, upgrade_markdown};
+use crate::render::{limit, upgrade as upgrade_text, upgrade_markdown};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_config::documents::cilium_manifests;
@@ -73,12 +73,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let upgrade = upgrade(files, &observed, arguments.to)
         .map_err(|refused| Failure::Failed(refused.to_string()))?;
     let detail = common.detail();
-    let document = |detail| {
-        upgrade.document(match detail {
-            Detail::Short => MOST_OBJECTS,
-            Detail::Full => usize::MAX,
-        })
-    };
+    let document = |detail| upgrade.document(limit(detail));
     match arguments.output {
         Format::Json => output::json(&document(detail))?,
         Format::Markdown | Format::Html => {

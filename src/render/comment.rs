@@ -163,7 +163,7 @@ fn found_besides(
     told: Option<&FindingDocument>,
 ) {
     match (findings, told) {
-        ([only], Some(told)) if std::ptr::eq(only, told) => pointed_to(page, findings),
+        ([only], Some(told)) if std::ptr::eq(only, told) => pointed_to(page, [only.rule.as_str()]),
         _ => found(page, findings, Detail::Short),
     }
 }

@@ -12,7 +12,7 @@ use super::comment::Occasion;
 use super::headlines::written_to;
 use super::human::{Detail, limit};
 use super::markdown::place;
-use super::markdown_page::{Entry, Page};
+use super::markdown_page::Page;
 use super::model::{Form, Listing, Row, UpTo, page as column};
 use super::phrase::Phrase;
 use super::plan_sections::{PoolChanges, by_pool, further_pools, short_name};
@@ -42,7 +42,7 @@ pub(super) fn disruptive(
             true => text,
             false => format!("\n**Each node that moves:**\n{text}\n"),
         };
-        page.part(Entry { text, count: 0 }, "move");
+        page.part(&text, 0, "move");
     }
     moving_nodes(page, &without_told(moves, told));
     restarts(page, &without_told(others, told));
@@ -227,7 +227,7 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     }
     let further = further_pools(&pools, Detail::Short);
     if let Some(text) = further.map(|(further, _)| format!("\n… and {further}\n")) {
-        page.part(Entry { text, count: 0 }, "change");
+        page.part(&text, 0, "change");
     }
 }
 

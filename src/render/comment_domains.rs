@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::comment::Occasion;
 use super::human::{Detail, limit};
-use super::markdown_page::{Entry, Page};
+use super::markdown_page::Page;
 use super::model::{Form, Listing, Row, UpTo, page as column};
 use super::phrase::Phrase;
 use super::text::{count, grouped_digits};
@@ -37,7 +37,7 @@ pub(super) fn by_pool_and_domain(page: &mut Page<'_>, changes: &[&ChangeDocument
         return;
     }
     if let Some(text) = all_alike(&groups) {
-        return page.part(Entry { text, count: 0 }, "row");
+        return page.part(&text, 0, "row");
     }
     let columns = [
         "pool",

@@ -4,11 +4,11 @@
 use super::causes::cut;
 use super::examination::{counts, lines};
 use super::human::Detail;
-use super::markdown_page::{Entry, Page, PageLimit};
+use super::markdown::pointed_to;
+use super::markdown_page::{Page, PageLimit};
 use super::markup::prose;
 use super::model::{Form, Listing, Row, UpTo, page as column};
 use super::phrase::Phrase;
-use super::text::pointer;
 use ipam_core::model::{Finding, Severity};
 use ipam_doctor::doctor::Conclusion;
 
@@ -22,22 +22,18 @@ pub fn examination_markdown(
     let counts = counts(findings).unwrap_or_else(|| "nothing found".to_owned());
     let mut page = Page::new(limit, format!("### Doctor: {}\n", prose(&counts)), "");
     let cut = cut(findings, detail);
-    let shown = [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
-        let shown = cut.shown.iter().filter(move |one| one.severity == severity);
-        shown.map(|finding| row(finding, detail)).collect()
-    });
+    let parts: [Vec<Row>; 3] =
+        [Severity::Error, Severity::Warning, Severity::Info].map(|severity| {
+            let shown = cut.shown.iter().filter(move |one| one.severity == severity);
+            shown.map(|finding| row(finding, detail)).collect()
+        });
     let further = cut.further().map(|line| Row::new([Phrase::prose(&line)]));
     // The findings leave room for the table.
     let listing = || Listing::new(Phrase::default(), "finding", &[]).form(Form::Lines, UpTo(7));
-    let parts: [Vec<Row>; 3] = shown;
     for rows in parts.into_iter().chain([further.collect()]) {
         page.listing(listing().rows(rows, |row| row));
     }
-    let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
-    if let Some(line) = pointer {
-        let text = format!("\n{}\n", prose(&line));
-        page.part(Entry { text, count: 0 }, "finding");
-    }
+    pointed_to(&mut page, findings.iter().map(|finding| finding.rule.0));
     cilium(&mut page, conclusions);
     page.finish()
 }

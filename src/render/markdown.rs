@@ -3,8 +3,8 @@
 use super::causes::cut_by;
 use super::headlines;
 use super::human::{Detail, limit};
-use super::markdown_page::{Entry, Page, PageLimit};
-use super::markup::{code, codes, prose};
+use super::markdown_page::{Page, PageLimit};
+use super::markup::{code, prose};
 use super::model::{Form, Listing, Row, UpTo};
 use super::phrase::Phrase;
 use super::plan_causes::{blocked, drift, drifted_objects, misplaced};
@@ -95,7 +95,7 @@ fn made_from(source: &SourceDocument, digest: &str, waivers: &[String]) -> Strin
 pub(super) fn waived(waivers: &[String]) -> String {
     match waivers.is_empty() {
         true => String::new(),
-        false => format!(" · waived {}", codes(waivers)),
+        false => format!(" · waived {}", Phrase::values(waivers).markdown()),
     }
 }
 
@@ -149,14 +149,13 @@ pub(super) fn found(page: &mut Page<'_>, findings: &[FindingDocument], detail: D
     let rows: Vec<Row> = shown.chain(more).collect();
     let lines = Listing::new(Phrase::default(), "finding", &[]);
     page.listing(lines.form(Form::Lines, UpTo(7)).rows(rows, |row| row));
-    pointed_to(page, findings);
+    pointed_to(page, findings.iter().map(|one| one.rule.as_str()));
 }
 
 /// The command that says more about the rules.
-pub(super) fn pointed_to(page: &mut Page<'_>, findings: &[FindingDocument]) {
-    let line = pointer(findings.iter().map(|finding| finding.rule.as_str()));
-    if let Some(text) = line.map(|line| format!("\n{}\n", prose(&line))) {
-        page.part(Entry { text, count: 0 }, "finding");
+pub(super) fn pointed_to<'c>(page: &mut Page<'_>, codes: impl IntoIterator<Item = &'c str>) {
+    if let Some(line) = pointer(codes) {
+        page.part(&format!("\n{}\n", prose(&line)), 0, "finding");
     }
 }
 
@@ -167,7 +166,7 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
     pools.into_iter().for_each(|one| page.listing(pool(one)));
     if let Some((further, count)) = further {
         let text = format!("\n… and {further}: see the JSON output, or --show-all\n");
-        page.part(Entry { text, count }, "change");
+        page.part(&text, count, "change");
     }
 }
 

@@ -37,18 +37,6 @@ impl PageLimit {
 /// Bytes for the sentence that counts the entries that are left out.
 const LEFT_OUT: usize = 500;
 
-/// Text that stands for one or several entries, and is never cut.
-pub(super) struct Entry<T> {
-    pub(super) text: T,
-    pub(super) count: usize,
-}
-
-impl<T> Entry<T> {
-    pub(super) fn one(text: T) -> Entry<T> {
-        Entry { text, count: 1 }
-    }
-}
-
 pub(super) struct Page<'t> {
     limit: PageLimit,
     text: String,
@@ -192,14 +180,13 @@ impl<'t> Page<'t> {
         let longest = lines.split(|c| c != '`').map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
         let diff = format!("\n{title}\n\n{fence}diff\n{lines}\n{fence}\n");
-        self.part(Entry::one(diff), "diff");
+        self.part(&diff, 1, "diff");
     }
 
-    /// Adds a part if it fits.
-    pub(super) fn part(&mut self, part: Entry<String>, noun: &'static str) {
-        let Entry { text, count } = part;
+    /// Adds a text, which stands for this number of entries, if it fits. It is never cut.
+    pub(super) fn part(&mut self, text: &str, count: usize, noun: &'static str) {
         if self.fits(text.len(), WHOLE) {
-            self.text.push_str(&text)
+            self.text.push_str(text)
         } else {
             self.leave_out(noun, count)
         }
@@ -255,13 +242,7 @@ mod tests {
             let rows = Listing::new(Phrase::new("rows"), "thing", &[first("name")]);
             page.listing(rows.form(Form::Folded, up_to).rows(0..1_000, row));
         }
-        page.part(
-            Entry {
-                text: "z".repeat(1_000),
-                count: 7,
-            },
-            "part",
-        );
+        page.part(&"z".repeat(1_000), 7, "part");
         let page = page.finish();
         assert!(page.len() <= PageLimit::COMMENT.bytes, "{}", page.len());
         let (lines, rows) = (entries(&page, "\n- line "), entries(&page, "| `row-"));

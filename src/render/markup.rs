@@ -18,11 +18,6 @@ impl Markup {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
-
-    /// All of these, with plain text between them.
-    pub(super) fn joined(all: impl Iterator<Item = Markup>, between: &str) -> Markup {
-        Markup(all.map(|one| one.0).collect::<Vec<_>>().join(between))
-    }
 }
 
 impl fmt::Display for Markup {
@@ -36,11 +31,6 @@ pub(super) fn code(text: &str) -> Markup {
     let mut pieces = Pieces::default();
     pieces.code(&printable(text));
     pieces.markdown()
-}
-
-/// Names or values, each of which can be copied alone.
-pub(super) fn codes<T: fmt::Display>(texts: impl IntoIterator<Item = T>) -> Markup {
-    Markup::joined(texts.into_iter().map(|text| code(&text.to_string())), " ")
 }
 
 /// Sentences. Backticks in pairs mark code.

@@ -56,9 +56,9 @@ pub fn migration(schedule: &ScheduleDocument, detail: Detail) -> String {
         ))));
     }
     sections.extend([
-        by_nodes("why", "why", None, reasons_of(moves), detail).into(),
+        why(moves, detail).into(),
         steps(moves).into(),
-        by_nodes("risks", "risk", Some("!"), risks_of(moves, detail), detail).into(),
+        risks(moves, detail).into(),
         left_behind(left_out, detail).into(),
         commands("after the last wave, run", after).into(),
     ]);
@@ -93,14 +93,8 @@ pub fn migration_markdown(schedule: &ScheduleDocument, detail: Detail, limit: Pa
     let moves = &schedule.moves;
     page.listing(notes(&schedule.remarks));
     page.listing(left_behind(&schedule.left_out, detail));
-    page.listing(by_nodes(
-        "risks",
-        "risk",
-        None,
-        risks_of(moves, detail),
-        detail,
-    ));
-    page.listing(by_nodes("why", "why", None, reasons_of(moves), detail));
+    page.listing(risks(moves, detail));
+    page.listing(why(moves, detail));
     page.listing(steps(moves));
     waves(schedule).for_each(|wave| page.listing(wave));
     page.listing(commands("After the last wave, run:", &schedule.after));
@@ -263,6 +257,14 @@ fn by_head(
             ),
         })
         .collect()
+}
+
+fn why<'p>(moves: &[NodeMove], detail: Detail) -> Listing<'p> {
+    by_nodes("why", "why", None, reasons_of(moves), detail)
+}
+
+fn risks<'p>(moves: &[NodeMove], detail: Detail) -> Listing<'p> {
+    by_nodes("risks", "risk", Some("!"), risks_of(moves, detail), detail)
 }
 
 /// What nodes have in common, with these nodes.

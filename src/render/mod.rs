@@ -63,7 +63,7 @@ pub use report::report;
 pub use text::{
     Paint, count, grouped_digits, log_text, printable, rule_list, rule_page, sanitized_json, table,
 };
-pub use upgrade::{MOST_OBJECTS, upgrade, upgrade_markdown};
+pub use upgrade::{upgrade, upgrade_markdown};
 
 /// Why some changes of a plan cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

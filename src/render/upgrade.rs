@@ -13,9 +13,6 @@ use ipam_doctor::upgrade::{
     HopDocument, ObjectDocument, Unjudged, UpgradeChangeDocument, UpgradeDocument, UpgradeSummary,
 };
 
-/// Objects, and lines of the files, of one entry in short form; more are counted.
-pub const MOST_OBJECTS: usize = 10;
-
 /// The upgrade as text.
 pub fn upgrade(document: &UpgradeDocument) -> String {
     // Every field is named, so that a new one cannot be forgotten here.
