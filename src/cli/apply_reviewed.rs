@@ -50,7 +50,8 @@ struct Evidence {
     branch: String,
     files: FilesInBranch,
     merged: Option<Merged>,
-    /// Those of ours for the directory. Only one counts: of several, the reviewers may have seen any.
+    /// Comments of the token's account for the directory. Only one counts: of several, the
+    /// reviewers may have seen any.
     comments: Vec<forge::Comment>,
 }
 

@@ -81,7 +81,7 @@ pub(super) struct Approved {
     pub(super) changes: Vec<Change>,
     /// Number of blocked objects.
     pub(super) blocked: usize,
-    /// Those of them that a saved undo plan would change.
+    /// Blocked changes that a saved undo plan would make.
     pub(super) held_back: Vec<BlockedChange>,
 }
 

@@ -109,7 +109,7 @@ impl Flags {
     }
 }
 
-/// The same documents, with further files and without some.
+/// The loaded documents, with further files and without some.
 fn changed(
     loaded: &Loaded,
     more: &[NewFile],

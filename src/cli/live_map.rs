@@ -47,7 +47,7 @@ impl Drawn {
 /// Who may visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visitors {
-    /// Those who name this machine by its loopback address.
+    /// Visitors who name this machine by its loopback address.
     ThisMachine,
     Anyone,
 }
@@ -74,7 +74,7 @@ impl Visitors {
 
 /// The map at an address.
 pub(super) struct LiveMap {
-    /// That of the last plan.
+    /// The map of the last plan.
     latest: Mutex<Made>,
     visitors: Visitors,
     /// One page is drawn at a time: drawing shares its threads with the evaluation of rules.

@@ -31,7 +31,7 @@ pub(super) struct Translated {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LongFlags {
     pub(super) all: BTreeSet<String>,
-    /// Those without a value.
+    /// Names of flags without a value.
     pub(super) switches: BTreeSet<String>,
 }
 

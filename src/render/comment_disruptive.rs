@@ -176,7 +176,7 @@ fn way_back(change: &ChangeDocument) -> Phrase {
 /// Nodes of one pool that have a row.
 const NODES: usize = 20;
 
-/// The same, for each of many pools.
+/// Nodes of each pool that have a row, if there are many pools.
 const FEW_NODES: usize = 2;
 
 /// ` in zone-1`, if all are there.

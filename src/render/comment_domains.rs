@@ -26,7 +26,7 @@ struct Group<'p> {
     pool: &'p str,
     domain: &'p str,
     nodes: usize,
-    /// Those whose change takes effect when an agent restarts.
+    /// Nodes whose change takes effect when an agent restarts.
     late: usize,
 }
 
@@ -85,7 +85,7 @@ fn groups<'p>(changes: &[&'p ChangeDocument]) -> Vec<Group<'p>> {
     groups
 }
 
-/// Then the titles of the pools say it all.
+/// Whether each pool has one failure domain: then the titles of the pools name it.
 fn each_pool_has_one_domain(groups: &[Group<'_>]) -> bool {
     let is_same = |pair: &[Group<'_>]| pair[0].pool == pair[1].pool;
     !groups.windows(2).any(is_same)

@@ -156,7 +156,7 @@ pub(super) fn writes(plan: &PlanDocument) -> String {
     parts.replacen("block", meaning, nodes_are_written) + none_moved(plan)
 }
 
-/// That nothing moves is the promise of every plan of files.
+/// Says that no node moves, which every plan of files promises.
 pub(super) fn none_moved(plan: &PlanDocument) -> &'static str {
     let moves = plan.changes.iter().any(ChangeDocument::moves_a_block);
     match (moves, plan.intent) {

@@ -147,7 +147,7 @@ fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
     }
 }
 
-/// That nothing in use is affected, if so.
+/// Says that nothing in use is affected, if so.
 fn effect(plan: &PlanDocument) -> &'static str {
     let is_harmless = plan
         .changes
@@ -173,7 +173,7 @@ pub enum Check<'c> {
     },
     /// Nothing that it looks for is there.
     Passes,
-    /// It looks for nothing.
+    /// The job looks for nothing.
     PassesAlways,
 }
 

@@ -25,7 +25,7 @@ impl PageLimit {
         page: "report",
     };
 
-    /// The same, with room for text after the page.
+    /// This limit less `bytes`, which leaves room for text after the page.
     pub(super) fn less(self, bytes: usize) -> PageLimit {
         PageLimit {
             bytes: self.bytes.saturating_sub(bytes),

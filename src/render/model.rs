@@ -17,7 +17,7 @@ pub(super) enum Section<'p> {
     Listing(Listing<'p>),
     /// A line of its own.
     Note(Phrase),
-    /// The same, as a side note.
+    /// A line of its own, as a side note.
     Aside(Phrase),
 }
 
@@ -90,9 +90,9 @@ pub(super) enum Place {
     First(usize),
     /// In a line below.
     Below,
-    /// The same, as a side note.
+    /// In a line below, as a side note.
     Aside,
-    /// The same, once for all rows that have it in common and stand together.
+    /// In a line below, as a side note, once for adjacent rows with the same cell.
     Shared,
     /// Nowhere: only a page has it.
     Page,

@@ -20,9 +20,9 @@ const PAGES: usize = 1_000;
 /// How the files of a directory in the branch are related to those of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilesInBranch {
-    /// They are the same.
+    /// The branch and the commit have the same files in the directory.
     Same,
-    /// They differ: the branch has this last commit.
+    /// The files in the directory differ; the id of the branch's last commit.
     Changed(String),
 }
 

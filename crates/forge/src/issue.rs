@@ -49,13 +49,13 @@ pub enum IssueWanted<'w> {
 /// What [`keep_issue`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IssueKept {
-    /// There was none, and there is one now.
+    /// No issue was open; a new one was opened.
     Opened(Issue),
-    /// It was open, and has the text now.
+    /// An issue was open; its text was replaced.
     Updated(Issue),
-    /// It was open.
+    /// The open issue was closed.
     Closed(Issue),
-    /// None is open, and none is needed.
+    /// No issue is open, and none is wanted.
     None,
 }
 
@@ -116,7 +116,7 @@ impl Tracker<'_> {
         }
     }
 
-    /// The open ones of ours with the marker, the oldest first.
+    /// The open issues of the token's account that have the marker, the oldest first.
     fn ours(&self) -> Result<Vec<Issue>, ForgeError> {
         let me = self.client.my_name()?;
         let open = self.open_issues()?.into_values();
@@ -261,7 +261,7 @@ impl Marker {
         body.lines().next().map(str::trim_end) == Some(self.to_string().as_str())
     }
 
-    /// A comment with it.
+    /// The text with this marker as its first line.
     pub(crate) fn before(&self, text: &str) -> String {
         format!("{self}\n{text}")
     }

@@ -89,7 +89,7 @@ impl Answer {
         Answer::text(StatusCode::FORBIDDEN, why)
     }
 
-    /// Not now; with the reason.
+    /// Status 503: the page is not available at the moment, for this reason.
     pub fn unavailable(why: &str) -> Answer {
         Answer::text(StatusCode::SERVICE_UNAVAILABLE, why)
     }
@@ -109,7 +109,7 @@ pub trait Site: Send + Sync + 'static {
     /// one.
     const CONNECTIONS: usize = 512;
 
-    /// Limit for a whole connection.
+    /// Longest time that a connection may last.
     const PATIENCE: Duration;
 
     /// Answers a `GET` or `HEAD`.
@@ -253,7 +253,7 @@ impl Connections {
         });
     }
 
-    /// The oldest idle one, or else the oldest.
+    /// Closes the oldest idle connection that is meant, or else the oldest one.
     fn close_oldest(&mut self, is_meant: impl Fn(&Open) -> bool) {
         let idle = |one: &Open| is_meant(one) && one.activity.is_idle();
         let place = self.open.iter().position(idle);

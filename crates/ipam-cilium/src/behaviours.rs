@@ -43,12 +43,12 @@ impl Releases {
         }
     }
 
-    /// Whether a release certainly has it.
+    /// Whether a release certainly has the behaviour.
     pub fn include(self, version: CiliumVersion) -> bool {
         self.has(version) == Some(true)
     }
 
-    /// Whether the first release has it, and the second one has not.
+    /// Whether the release `from` has the behaviour, and the release `to` may lack it.
     pub fn end_between(self, from: CiliumVersion, to: CiliumVersion) -> bool {
         self.include(from) && !self.include(to)
     }
@@ -113,9 +113,10 @@ pub const INCOMPATIBLE_SERVICE_REASON: Releases = Releases::since(&[(17, 0)]);
 /// Equal ports of two protocols may share an address if `bpf-lb-proto-diff` is `"true"` in
 /// cilium-config; only the agent has a default for it.
 pub const PROTOCOLS_BY_SETTING: Releases = Releases::since(&[(17, 0)]);
-/// They may, unless `bpf-lb-proto-diff` says otherwise (`operator/cmd/flags.go`).
+/// Equal ports of two protocols may share an address, unless `bpf-lb-proto-diff` says otherwise
+/// (`operator/cmd/flags.go`).
 pub const PROTOCOLS_BY_DEFAULT: Releases = Releases::since(&[(18, 0)]);
-/// They may, whatever the setting.
+/// Equal ports of two protocols may share an address, whatever `bpf-lb-proto-diff` says.
 pub const PROTOCOLS_ALWAYS: Releases = Releases::since(&[(19, 0)]);
 /// All addresses of an IPv6 range are counted. Before, at most 65,536.
 pub const LARGE_RANGES_COUNTED: Releases = Releases::since(&[(15, 0)]);
@@ -127,15 +128,15 @@ pub const BGP_LOAD_BALANCER_POOLS: Releases = Releases {
 
 /// Agents answer ARP for the addresses of Services.
 pub const L2_ANNOUNCEMENTS: Releases = Releases::since(&[(14, 0)]);
-/// They answer neighbour solicitations of IPv6 too (cilium#39648).
+/// Agents also answer neighbour solicitations for IPv6 addresses of Services (cilium#39648).
 pub const L2_IPV6: Releases = Releases::since(&[(19, 0)]);
 /// Agents run the speakers of MetalLB.
 pub const METAL_LB_SPEAKERS: Releases = Releases::before((17, 0));
-/// In ipam `cluster-pool`, these speakers announce the blocks of the CiliumNode.
+/// In ipam `cluster-pool`, the speakers of MetalLB announce the blocks of the CiliumNode.
 pub const METAL_LB_CILIUM_NODE: Releases = Releases::since(&[(12, 0)]);
 /// Agents read `CiliumBGPPeeringPolicy`s. One that selects a node wins over the newer objects.
 pub const PEERING_POLICIES: Releases = Releases::before((19, 0));
-/// In ipam `kubernetes`, these policies announce the blocks of the CiliumNode.
+/// In ipam `kubernetes`, `CiliumBGPPeeringPolicy`s announce the blocks of the CiliumNode.
 pub const PEERING_POLICIES_CILIUM_NODE: Releases = Releases::since(&[(15, 0)]);
 /// Agents read `CiliumBGPClusterConfig`s.
 pub const BGP_CLUSTER_CONFIGS: Releases = Releases::since(&[(16, 0)]);
@@ -144,13 +145,13 @@ pub const UNREACHABLE_SKIPPED: Releases = Releases::since(&[(16, 0)]);
 
 /// Agents read the pod-CIDR annotations of a Node even if `annotate-k8s-node` is off.
 pub const ANNOTATION_UNGATED: Releases = Releases::before((12, 5));
-/// They read both keys of the annotation.
+/// Agents read both keys of the pod-CIDR annotation.
 pub const ANNOTATION_BOTH_KEYS: Releases = Releases::since(&[(13, 0)]);
 /// `CiliumNodeConfig`s exist, as `cilium.io/v2alpha1`.
 pub const NODE_CONFIGS: Releases = Releases::since(&[(13, 0)]);
-/// They are `cilium.io/v2`.
+/// `CiliumNodeConfig`s are served as `cilium.io/v2`.
 pub const NODE_CONFIG_V2: Releases = Releases::since(&[(16, 0)]);
-/// They are nothing else (cilium#47774).
+/// `CiliumNodeConfig`s are served as `cilium.io/v2` only (cilium#47774).
 pub const NODE_CONFIG_V2_ALONE: Releases = Releases {
     since: &[(20, 0)],
     before: (20, 2),

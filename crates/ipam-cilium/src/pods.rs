@@ -66,9 +66,9 @@ pub enum Life {
 /// Addresses of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodNetwork {
-    /// It uses those of its node.
+    /// The Pod uses the addresses of its node.
     Host,
-    /// Its own; empty until it has some.
+    /// The Pod's own addresses; empty until it has some.
     Own(Vec<IpAddr>),
 }
 

@@ -89,7 +89,7 @@ impl ConcurrencyLimit {
         }
         self.window = Some((at, 0));
         let took = at.duration_since(since);
-        // Simulated time may stand still.
+        // The clock of a simulation may stand still: then there is no rate to judge.
         if took > Duration::ZERO {
             self.judge(writes as f64 / took.as_secs_f64());
         }

@@ -121,7 +121,7 @@ pub struct Held {
 /// The lock under which work runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// It is ours.
+    /// This process holds the Lease.
     Held(Held),
     /// No lock is wanted, or this cluster excludes others in another way.
     None,
@@ -132,7 +132,7 @@ pub enum Lock {
 /// Result of one attempt to acquire a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// There is nothing to wait for.
+    /// The attempt has its result, and there is nothing to wait for.
     Done(Lock),
     /// Another process holds it.
     HeldByOther,

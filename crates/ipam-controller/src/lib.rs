@@ -53,7 +53,7 @@ mod watch;
 /// The configuration of a directory, with all findings about it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The files, for diagnostics.
+    /// Texts of the files, which findings quote.
     pub documents: Documents,
     /// What they specify; incomplete if there are errors.
     pub desired: Desired,

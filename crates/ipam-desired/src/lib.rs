@@ -64,11 +64,11 @@ impl Desired {
 /// Whether the source declares pools of LoadBalancer addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPoolsAsked {
-    /// It declares all of them.
+    /// The source declares all pools of LoadBalancer addresses.
     #[default]
     All,
-    /// It declares none, because our custom resources have no such kind. The pools exist only in
-    /// the cluster.
+    /// The source declares none, because our custom resources have no such kind. The pools exist
+    /// only in the cluster.
     Elsewhere,
 }
 

@@ -249,11 +249,11 @@ fn is_of_cilium(service: &LbService, owner: &ServiceOwner) -> bool {
 /// The judgement on the plan with the new pins, compared with the plan without them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// It writes these pins and changes nothing else.
+    /// The plan writes these pins and changes nothing else.
     Good,
     /// Without these Services it may be.
     Without(Vec<Left>),
-    /// It would change something else: what.
+    /// The plan would change something else, which the text names.
     Refused(String),
 }
 

@@ -13,9 +13,9 @@ use ipam_desired::Policy;
 /// The other allocator that matters most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherAllocator<'o> {
-    /// It assigns pod CIDRs to new Nodes.
+    /// The allocator assigns pod CIDRs to new Nodes.
     Active(&'o Arc<Allocator>),
-    /// It may assign pod CIDRs to new Nodes.
+    /// The allocator may assign pod CIDRs to new Nodes.
     Unknown(&'o Arc<Allocator>),
     /// Nothing shows how kube-controller-manager runs.
     Unseen,

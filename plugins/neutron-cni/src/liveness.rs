@@ -23,9 +23,9 @@ pub const LATEST_PORT: Duration = LATEST_ANSWER.saturating_add(Duration::from_mi
 /// Whether an interface exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It exists, or may exist.
+    /// The interface exists, or may exist.
     Possible,
-    /// It is certainly gone.
+    /// The interface is certainly gone.
     Gone,
 }
 

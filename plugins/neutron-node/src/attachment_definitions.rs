@@ -39,7 +39,7 @@ pub(super) struct AttachmentDefinitions {
     reported: BTreeMap<String, String>,
 }
 
-/// One that may configure a network of the plugin.
+/// A NetworkAttachmentDefinition that may configure a network of the plugin.
 #[derive(Clone, Debug)]
 struct Definition {
     /// `NAMESPACE/NAME`.

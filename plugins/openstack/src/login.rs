@@ -140,7 +140,7 @@ impl Logins {
             Err(_) => None,
         };
         if let Some(kept) = kept {
-            // If this fails, the next run logs in again.
+            // If the outcome cannot be cached, the next run logs in again.
             let _ = kept::keep(&path, &CachedLogin::new(secret, kept));
         }
         outcome

@@ -93,7 +93,7 @@ fn holders(evidence: &Evidence) -> String {
     )
 }
 
-/// `3 nodes hold`, with names.
+/// Number and names of the nodes, and the verb: `3 nodes (a, b, c) hold`.
 fn nodes(names: &[&NodeName], one: &str, several: &str) -> String {
     let verb = if names.len() == 1 { one } else { several };
     format!(

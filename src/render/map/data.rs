@@ -253,7 +253,7 @@ fn size(panel: &Panel) -> (Shape, f64, f64) {
     let depth = panel.depth().min(DEEPEST);
     let side = (SIDE * ((f64::from(depth) - 8.0) * GROWTH).exp2()).max(SMALLEST_SIDE);
     match depth % 2 {
-        // The same area.
+        // A wide panel has the same area as a square one.
         1 => (Shape::Wide, side * 2f64.sqrt(), side / 2f64.sqrt()),
         _ => (Shape::Square, side, side),
     }

@@ -10,8 +10,8 @@ ipam_core::text_enum! {
     /// Whether the operator's decision is predictable. The text stands in JSON.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Certainty {
-        /// It is. A pool certainly loses if it overlaps an older pool that certainly stays, or
-        /// itself, or if the operator has marked it.
+        /// The decision is predictable. A pool certainly loses if it overlaps an older pool that
+        /// certainly stays, or itself, or if the operator has marked it.
         #[default]
         Certain = "certain",
         /// The order of a Go map decides. So it is between pools that were created in the same

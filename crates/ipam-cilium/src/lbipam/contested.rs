@@ -19,16 +19,16 @@ pub(super) struct Imported<'p> {
     pub(super) service: &'p LbService,
 }
 
-/// One of two Services is another than the one that has the address.
+/// Number of rivals that are remembered: of two, one is not the holder of the address.
 const ENOUGH: usize = 2;
 
 /// Services that lack an address, or may come to lack one.
 #[derive(Default)]
 struct Rivals {
-    /// Those that request an address.
+    /// Indexes of the Services that request an address.
     exact: BTreeMap<IpAddr, Vec<usize>>,
-    /// Those that take any of a family, by a pool that selects them, and by whether they show an
-    /// address. Two of each are enough.
+    /// Indexes of the Services that take any address of a family, by a pool that selects them, and
+    /// by whether they show an address. Two of each are enough.
     any: BTreeMap<(usize, Family, Shows), Vec<usize>>,
 }
 
@@ -148,7 +148,7 @@ impl Evaluation<'_> {
         let is_marked = |outcome: &ServiceOutcome, address: IpAddr| {
             outcome.contested.iter().any(|(known, _)| *known == address)
         };
-        // One that changes places joins another address of its key, and takes none.
+        // A Service that changes places within its sharing key takes no address of another Service.
         let may_go = |outcome: &ServiceOutcome, address: IpAddr| {
             let mut contested = outcome.contested.iter();
             contested.any(|(known, why)| *known == address && *why != LossReason::SharingKey)

@@ -53,7 +53,7 @@ pub(super) struct Evaluation<'p> {
     pub(super) imported: Vec<Imported<'p>>,
     /// Addresses that Services keep, before any gets a new one.
     pub(super) kept: BTreeSet<IpAddr>,
-    /// Those of them that a running operator has allocated.
+    /// Kept addresses that a running operator has allocated.
     pub(super) allocated: BTreeSet<IpAddr>,
     /// Addresses of ranges that are gone, which their sharing key keeps.
     pub(super) stale: Vec<(IpAddr, &'p LbService)>,

@@ -115,7 +115,7 @@ pub enum NotRead {
 /// How a spec was changed for the running version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Translation {
-    /// It is unchanged.
+    /// The spec is unchanged.
     None,
     /// `spec.cidrs` became `spec.blocks`.
     CidrsToBlocks,

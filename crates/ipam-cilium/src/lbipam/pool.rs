@@ -101,10 +101,10 @@ impl AddressPool {
 /// The operator's memory of pools.
 #[derive(Clone, Copy, Debug)]
 pub enum OperatorState<'s> {
-    /// It runs with these pools. It keeps addresses in unchanged ranges, even if their pool is
-    /// disabled or conflicting.
+    /// The operator runs with these pools. It keeps addresses in unchanged ranges, even if their
+    /// pool is disabled or conflicting.
     Running(&'s [AddressPool]),
-    /// It starts, and recognises only addresses of active pools.
+    /// The operator starts, and recognises only addresses of active pools.
     Restarted,
 }
 
@@ -135,12 +135,13 @@ impl Counts {
         *available = available.saturating_add(total - used);
     }
 
-    /// Those of both families, as the operator shows them.
+    /// Number of free addresses of both families, as the operator shows it.
     pub fn available(&self) -> u128 {
         self.available.iter().copied().fold(0, u128::saturating_add)
     }
 
-    /// Those of one family: a Service that lacks an IPv4 address cannot use an IPv6 address.
+    /// Number of free addresses of one family: a Service that lacks an IPv4 address cannot use an
+    /// IPv6 address.
     pub(super) fn available_of(&self, family: Family) -> u128 {
         self.available.get(family).copied().unwrap_or_default()
     }

@@ -14,11 +14,11 @@ use ipam_core::net::{Family, Range};
 /// The pools in which Services may change places.
 #[derive(Default)]
 pub struct Rivalry {
-    /// Those with an address that another Service may take first, and those that an overlap may put
+    /// Pools with an address that another Service may take first, and pools that an overlap may put
     /// out of use.
     contested: BTreeSet<String>,
-    /// Those that may have no address of the family left for each Service that lacks one, and those
-    /// that an overlap may put out of use.
+    /// Pools that may have too few addresses of the family for the Services that lack one, and
+    /// pools that an overlap may put out of use.
     scarce: BTreeSet<(String, Family)>,
     /// The addresses that one Service gets, and for which another one waits.
     disputed: BTreeSet<IpAddr>,
@@ -44,25 +44,25 @@ struct Demand {
     free: u128,
     /// Addresses that Services get, and those that a Service waits for and another may lose.
     wanted: u128,
-    /// The latter alone.
+    /// Addresses that a Service waits for and another Service may lose.
     rivals: u128,
 }
 
 /// Numbers of Services, of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unrest {
-    /// Those that wait because no address is free.
+    /// Services that wait because no address is free.
     pub waiting: u128,
-    /// Those that lose an address, or may: a busy operator serves them, and those that wait, in any
-    /// order.
+    /// Services that lose an address, or may: a busy operator serves them, and the waiting ones, in
+    /// any order.
     pub moving: u128,
 }
 
-/// The most that wait at a time; no value if there was no such time.
+/// The most Services that wait at a time; no value if there was no such time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     pub most: PerFamily<u128>,
-    /// While others moved.
+    /// The most Services that wait while others move.
     pub most_while_moving: PerFamily<u128>,
 }
 
@@ -76,7 +76,7 @@ impl Default for Waiting {
 }
 
 impl Waiting {
-    /// The Services of this part wait, and no other ones.
+    /// The numbers if only the Services of this part wait.
     fn alone(part: &PartRivalry) -> Waiting {
         let mut alone = Waiting::default();
         for family in Family::BOTH {
@@ -131,14 +131,14 @@ impl PartRivalry {
         }
     }
 
-    /// The share of this part in the numbers of all.
+    /// How many Services of this part wait and move.
     pub fn unrest(&self, family: Family) -> Unrest {
         self.unrest.get(&family).copied().unwrap_or_default()
     }
 }
 
 impl Unrest {
-    /// The sum of both.
+    /// The sum of both numbers of Services.
     #[must_use]
     pub fn with(self, other: Unrest) -> Unrest {
         Unrest {
@@ -147,7 +147,7 @@ impl Unrest {
         }
     }
 
-    /// This without `part`, which must be in it.
+    /// The numbers of Services without those of `part`, which are included.
     #[must_use]
     pub fn without(self, part: Unrest) -> Unrest {
         Unrest {
@@ -219,7 +219,7 @@ impl Rivalry {
     }
 }
 
-/// Pools of overlaps of which nothing tells who loses.
+/// Pools of overlaps in which chance decides which pool loses.
 fn by_chance(pools: &[AddressPool], state: OperatorState<'_>) -> BTreeSet<String> {
     let overlaps = conflicts(pools, state).into_iter();
     let open = overlaps.filter(|(_, conflict)| conflict.certainty == Certainty::LeftToChance);

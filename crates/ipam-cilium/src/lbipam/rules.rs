@@ -79,7 +79,7 @@ pub struct LbRules {
     classes: BTreeSet<&'static str>,
     /// Why it serves no Service without a class.
     default: Option<NotServed>,
-    /// Why it serves none at all.
+    /// Why LB-IPAM serves no Service at all.
     all: Option<NotServed>,
     /// `bpf-lb-proto-diff`, if it is set.
     ports: Option<PortUse>,

@@ -122,7 +122,8 @@ impl<'p> Evaluation<'p> {
                 return Err(Pending::Reserved(address));
             }
         }
-        // Others have got all of it, and nothing tells which one has this address.
+        // Other Services have all addresses of the range, and nothing tells which one has this
+        // address.
         let is_there = !holders.is_empty() || self.is_reserved(&self.ranges[place], address);
         if !is_there && (self.ranges[place].is_full() || self.may_be_chosen(place, address)) {
             return Err(Pending::AlreadyAllocated(address));

@@ -60,7 +60,7 @@ pub(super) struct Selection<'p> {
     /// The selectors of these, in this order.
     selectors: SelectorIndex,
     keys: BTreeSet<&'p str>,
-    /// By those of a Service's labels that selectors look at.
+    /// Indexes of the selecting pools, by the labels of a Service that pool selectors use.
     known: RefCell<HashMap<Vec<(&'p str, &'p str)>, Places>>,
 }
 

@@ -17,34 +17,34 @@ ipam_core::text_enum! {
     /// Why a Service loses an address.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum LossReason {
-        /// No pool covers it.
+        /// No pool covers the address.
         NoPool = "no pool covers it",
-        /// The pool that covers it does not select the Service.
+        /// The pool that covers the address does not select the Service.
         NotSelected = "its pool does not select the Service",
-        /// The pool that covers it is disabled.
+        /// The pool that covers the address is disabled.
         PoolDisabled = "its pool is disabled",
-        /// The pool that covers it overlaps another pool.
+        /// The pool that covers the address overlaps another pool.
         PoolConflicting = "its pool overlaps another one",
-        /// It is the first or last address of a CIDR, and its pool reserves both.
+        /// The address is the first or last one of a CIDR, and its pool reserves both.
         Reserved = "its pool reserves the first and the last address",
-        /// The Service does not request it.
+        /// The Service does not request the address.
         NotRequested = "the Service does not request it",
-        /// Another Service has it and does not share it.
+        /// Another Service has the address and does not share it.
         Taken = "another Service has it",
-        /// A Service that waits may take it first.
+        /// A waiting Service may take the address first.
         Waiting = "a Service that waits may take it first",
         /// The Service may join another address of its sharing key.
         SharingKey = "its sharing key has several addresses",
-        /// Its pool does not select the Service, which joins it by its sharing key: unless the operator
-        /// serves it before the Service that has it.
+        /// The address's pool does not select the Service, which joins the address by its sharing
+        /// key, unless the operator serves it before the holder.
         Rejoined = "its pool does not select the Service, which shares it by its sharing key",
-        /// The Services that have it may no longer share it.
+        /// The Services that have the address may no longer share it.
         NoLongerShared = "the Services that have it may not share it",
         /// The operator takes back the addresses of a block that changes.
         BlockEdited = "the range of the pool with this address changes, and Cilium then gives the addresses of that range anew",
         /// LB-IPAM keeps only entries with an IP address.
         Hostname = "LB-IPAM removes hostnames from the status of the Services that it serves",
-        /// Several pools may have given it.
+        /// Several pools may have given the address.
         UnknownPool = "several pools may have given it",
     }
 }
@@ -164,7 +164,7 @@ pub struct ServiceOutcome {
     pub contested: Vec<(IpAddr, LossReason)>,
     pub loses: Vec<(IpAddr, LossReason)>,
     pub gains: Vec<GainedAddress>,
-    /// Whether it gets one of a pool, and not another Service that waits for one of it.
+    /// Whether the Service surely gets an address of a pool for which other Services wait, too.
     pub certainty: Certainty,
     pub pending: Vec<Pending>,
     /// What it may get instead of waiting, if it is served before another Service.
@@ -210,14 +210,14 @@ pub struct Evaluated {
     pub outcomes: BTreeMap<ServiceName, ServiceOutcome>,
     /// Each pool by name. Counts the kept addresses, not the gained ones.
     pub counts: BTreeMap<String, Counts>,
-    /// If there is one, every Service stays as it is.
+    /// What makes the operator panic, if anything does: then every Service stays as it is.
     pub fatal: Option<Fatal>,
 }
 
-/// One address more.
+/// An address that a Service gets, or may get, in addition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prospect {
-    /// It is one of these.
+    /// The address is one of these.
     pub any_of: Vec<GainedAddress>,
     /// Whether another Service may get it instead.
     pub certainty: Certainty,
@@ -259,7 +259,7 @@ pub fn prospects(
     Family::BOTH.into_iter().flat_map(of_family).collect()
 }
 
-/// What it may get of a family instead of waiting.
+/// The address that the Service may get of a family instead of waiting.
 fn chance_of(orders: &[InOrder<'_>], family: Family) -> Option<Prospect> {
     let chances = orders.iter().flat_map(|one| one.chances);
     let chances = chances.filter(|chance| chance.family() == family);
@@ -282,7 +282,7 @@ fn prospects_of(
     };
     let orders: Vec<BTreeSet<GainedAddress>> = orders.iter().map(of_family).collect();
     let distinct: BTreeSet<&GainedAddress> = orders.iter().flatten().collect();
-    // It requests several, and gets each of them or not.
+    // The Service requests several addresses, and gets each of them or not.
     let is_several = orders.iter().any(|gains| gains.len() > 1);
     let may_be_beaten = |gain: &GainedAddress| {
         let is_any = matches!(gain, GainedAddress::OneOf { .. });

@@ -39,7 +39,7 @@ pub struct Holding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     Read,
-    /// It does not, or this is unknown.
+    /// The agent does not read the block, or this is unknown.
     NotRead,
 }
 

@@ -268,10 +268,10 @@ impl fmt::Display for OtherUser<'_> {
 /// Whether the server knows `CiliumPodIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodPoolsServed {
-    /// It does, or nothing tells.
+    /// The kind is served, or nothing tells.
     #[default]
     Yes,
-    /// It does not.
+    /// The kind is not served.
     No,
 }
 
@@ -330,9 +330,7 @@ pub struct Node {
 /// Whether a Node carries [`PROTECTED_ANNOTATION`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protection {
-    /// It does.
     Protected,
-    /// It does not.
     #[default]
     None,
 }

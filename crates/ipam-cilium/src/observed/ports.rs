@@ -51,7 +51,7 @@ pub type SeenSubnets = BTreeMap<Id, SeenSubnet>;
 /// Result of reading a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeenSubnet {
-    /// It exists.
+    /// The subnet exists.
     There {
         network: Id,
         /// Its CIDR. Neutron never changes it (`allow_put` of `cidr`, neutron-lib

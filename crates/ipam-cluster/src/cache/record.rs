@@ -111,9 +111,9 @@ impl ListVisitor for Ignore {
 pub(super) struct ClaimsVersions<'l> {
     /// Receives the list too. Without it, objects are not parsed.
     pub(super) visitor: Option<&'l mut dyn ListVisitor>,
-    /// That of the list; `None` if it has none.
+    /// resourceVersion of the list; `None` if the list has none.
     pub(super) list: Option<u64>,
-    /// That of the ConfigMap; 0 without one.
+    /// resourceVersion of the ConfigMap of claims; 0 without a ConfigMap.
     pub(super) claims: u64,
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn newest_version<C: Cluster>(cluster: &C) -> Result<Option<u64
     Ok(versions.list)
 }
 
-/// One kind at a moment.
+/// Reads all objects of one kind as of a moment.
 pub(super) async fn read<C: Cluster>(
     cluster: &C,
     kind: ObservedKind,

@@ -18,7 +18,7 @@ use ipam_core::net::Block;
 /// A restore that the cache noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollback {
-    /// The newest resourceVersion before.
+    /// The newest resourceVersion before the restore.
     pub from: u64,
     /// The resourceVersion of the first list after it.
     pub to: u64,

@@ -32,7 +32,7 @@ pub(super) enum CacheEffect {
 /// Whether the quarantine after a rollback counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It does.
+    /// The quarantine counts.
     Yes,
     /// Everything must be read again first.
     NotYet,
@@ -76,7 +76,7 @@ pub(super) struct State {
     /// Every kind that shows blocks must reach this resourceVersion before a plan: that of the
     /// newest foreign claims, or of the newest list that was read beside the cache.
     must_reach: u64,
-    /// The same since the last re-list began. A re-list has what came before.
+    /// As `must_reach`, but since the last re-list began: a re-list has what came before.
     must_reach_since_relist: u64,
     /// How often the kinds caught up.
     catch_ups: u64,

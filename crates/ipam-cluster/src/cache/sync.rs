@@ -62,7 +62,7 @@ enum End {
     Trouble(Option<ObservedKind>, Trouble),
 }
 
-/// When the last re-list ended, and how long the next one must wait for its sake.
+/// When the last re-list ended, and how long a requested re-list must wait after that end.
 struct LastList {
     ended: Instant,
     gap: Duration,

@@ -112,7 +112,8 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     output(path)?.write(&[text], mode)?.persist()
 }
 
-/// The same, and the file has mode 0600 from its first byte on, whatever mode it had.
+/// Replaces a file as [`replace`] does, but the file has mode 0600 from its first byte on, whatever
+/// mode it had.
 ///
 /// # Errors
 /// As for [`replace`].
@@ -141,8 +142,8 @@ fn output(path: &Path) -> Result<Replacement> {
     }
 }
 
-/// The same of a locked file, with a text in parts; the lock goes over to the new file before others
-/// can see it.
+/// Replaces a locked file by a text in parts; the lock goes over to the new file before other
+/// programs can see it.
 pub(super) fn replace_locked(path: &Path, parts: &[&str], lock: &mut Option<Lock>) -> Result<()> {
     if let Some(Lock(file)) = lock
         && !is_same(file, path)?

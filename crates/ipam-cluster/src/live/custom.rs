@@ -29,9 +29,9 @@ pub struct CustomList {
 /// Whether one of our kinds is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defined {
-    /// It is, and its definition stays.
+    /// The kind is defined, and its definition stays.
     Yes,
-    /// Its definition is gone, or terminating: then all its objects go too.
+    /// The definition is gone or terminating: then all objects of the kind go, too.
     No,
 }
 

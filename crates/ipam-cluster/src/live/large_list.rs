@@ -178,7 +178,7 @@ impl LiveCluster {
             ..listing
         };
         match self.pages(listing, visitor).await? {
-            // It disappeared after that moment.
+            // The kind disappeared after that moment.
             Seen::NotServed => Err(ClusterError::Expired {
                 resource: listing.resource,
             }),

@@ -193,7 +193,7 @@ fn files_with(
         let start = start.as_deref().unwrap_or_default();
         name.strip_prefix(start).unwrap_or(name).to_owned()
     };
-    // Others are never read as objects, such as a page with an example.
+    // Files in other formats are never read as objects, such as a page with an example.
     let paths = names.map(path).filter(|path| is_yaml(Path::new(path)));
     Ok(paths.collect())
 }

@@ -126,7 +126,8 @@ struct Found<K, M> {
     gaps: Vec<Interval<Unread, ()>>,
 }
 
-/// What one content says: facts with their marks, and places that cannot be read.
+/// What one version of a file says: facts with their marks, such as lines, and parts that cannot be
+/// read.
 #[derive(Clone)]
 struct SaidInFile<K, M> {
     said: Said<K, M>,

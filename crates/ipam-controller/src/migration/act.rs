@@ -18,7 +18,7 @@ use ipam_plan::plan::{HOSTNAME_LABEL, node_config_name};
 
 /// What became of a step. Its effect is read from the cluster, not from here.
 pub(super) enum Sent {
-    /// It was answered, or lost a race.
+    /// The server answered the step, or the step lost a race.
     Yes,
     /// The server refused Pods' evictions, and why.
     EvictionsRefused(Vec<String>),

@@ -84,7 +84,7 @@ struct Session {
 enum Fault {
     /// The user must fix the credentials, or the setting that locates them.
     Credentials(String),
-    /// It may work later, or is not set up.
+    /// OpenStack does not answer now, or is not set up.
     Unavailable(String),
 }
 
@@ -193,7 +193,7 @@ impl OpenStack {
 }
 
 impl Session {
-    /// The same place, without a login.
+    /// A session at the same place, without a login.
     fn fresh(&self) -> Session {
         Session {
             place: self.place.clone(),

@@ -208,7 +208,7 @@ pub(super) enum Election<'e> {
     Leader(&'e str),
     /// The Lease cannot be read or written, and why.
     Trouble(&'e Trouble),
-    /// It can be again.
+    /// The Lease can be read and written again.
     Recovered,
 }
 

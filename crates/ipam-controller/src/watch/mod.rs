@@ -174,7 +174,7 @@ pub enum ControllerEvent<'n> {
     RolledBack(&'n Rollback),
     /// The controller cannot work, and why.
     Unhealthy(&'n Trouble),
-    /// It works again.
+    /// The controller works again.
     Recovered,
     /// This process leads from now on.
     Leading,

@@ -30,10 +30,11 @@ const LOCKED: Duration = Duration::from_secs(2);
 /// Shortest time from one plan to the next. Events that come meanwhile are planned together.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(250);
 
-/// The same in durations of the last plan, so that plans take at most a quarter of the time.
+/// Shortest time from one plan to the next, in durations of the last plan, so that plans take at
+/// most a quarter of the time.
 const PERIOD_PER_PLAN: u32 = 4;
 
-/// Limit of both: a plan may have waited for Neutron.
+/// Upper limit of that shortest time: the last plan may have waited for Neutron.
 const LONGEST_PERIOD: Duration = Duration::from_secs(5);
 
 /// How long ports are written before new nodes have their turn.

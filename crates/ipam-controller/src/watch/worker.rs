@@ -56,7 +56,7 @@ pub(super) struct Worker<'w, C> {
     retry: Retry,
     /// Whether this reconcile failed: nothing is tried before the pause is over.
     must_pause: bool,
-    /// No plan is made before.
+    /// No plan is made before this time.
     pub(super) next_plan_at: Instant,
     /// When the first event that led to this reconcile arrived.
     pub(super) first_event_at: Instant,

@@ -16,11 +16,11 @@ use crate::text::joined;
 /// Why a pool was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PassedOver {
-    /// It has too few free blocks.
+    /// The pool has too few free blocks.
     Full,
-    /// It is disabled.
+    /// The pool is disabled.
     Disabled,
-    /// It has no CIDR of a family that the node requires.
+    /// The pool has no CIDR of a family that the node requires.
     Lacks(Family),
 }
 

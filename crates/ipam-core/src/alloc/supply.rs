@@ -41,7 +41,7 @@ pub struct PoolSupply {
 /// The slots of one family of a pool.
 #[derive(Clone, Debug, Default)]
 struct FamilySlots {
-    /// Their places, in the order of use.
+    /// Places of the slots of the family, in the order of use.
     places: Vec<usize>,
     /// The number of slots in front that are full.
     full: usize,

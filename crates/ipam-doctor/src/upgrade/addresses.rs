@@ -34,11 +34,11 @@ pub(super) struct Told {
 pub(super) struct Starts {
     /// The operator before goes on running.
     pub(super) running: Evaluated,
-    /// It restarts.
+    /// The operator of the release before the hop restarts.
     pub(super) restarted: Evaluated,
-    /// The next one starts.
+    /// The operator of the next release starts.
     pub(super) next: Evaluated,
-    /// It starts, and Services that compete have bad luck.
+    /// The operator of the next release starts, and Services that compete have bad luck.
     pub(super) adverse: [Evaluated; 2],
     /// The pools as the next one reads them.
     pub(super) next_pools: Vec<AddressPool>,

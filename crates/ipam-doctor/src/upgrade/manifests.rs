@@ -164,7 +164,7 @@ pub(super) fn judge_definitions(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
-/// Those that the operator of the running release cannot update.
+/// Adds definitions with stored versions that keep the running release from updating them.
 pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
     for (plural, kind) in hop.before.definitions.iter() {
         let lost = lost(plural, kind, hop.from);

@@ -49,7 +49,7 @@ pub enum ByLabel {
 /// What becomes of pools of the cluster that carry no owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objects {
-    /// They stay unmanaged.
+    /// The pools stay unmanaged.
     #[default]
     Left,
     /// The first apply writes the ownership label.
@@ -137,7 +137,7 @@ pub struct InferredAddressPool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManifestUse {
     Declared,
-    /// It carries no owner. As a comment it changes nothing.
+    /// The object carries no owner, and stands in a comment, which changes nothing.
     Commented,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Demand {
 /// What a group gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
-    /// Its CIDRs, in the order of use.
+    /// CIDRs of the group, in the order of use.
     pub(super) cidrs: Vec<Block>,
     /// Its held blocks outside the divided CIDRs, unless it only keeps blocks.
     pub(super) outside: Vec<Block>,
@@ -98,7 +98,7 @@ fn within(held: &[HeldBlock], part: Block) -> Vec<HeldBlock> {
         .collect()
 }
 
-/// Number of blocks that fit.
+/// Number of blocks of this size that fit into the part.
 fn slots(part: Block, size: BlockSize) -> u128 {
     match size.prefix_len().checked_sub(part.prefix_len()) {
         Some(bits) => 1u128.checked_shl(bits.into()).unwrap_or(u128::MAX),

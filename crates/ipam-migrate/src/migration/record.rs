@@ -286,7 +286,8 @@ impl NodeRecord {
                 None => Phase::Create,
                 Some(node) if node.node.uid != self.uid => Phase::Create,
                 Some(node) if node.node.spec.is_empty() => Phase::Assign,
-                // Its deletion cannot be called off, or it has a block that is written once.
+                // The deletion of the Node cannot be called off, or its block can be written only
+                // once.
                 Some(_) => Phase::Save,
             },
         }

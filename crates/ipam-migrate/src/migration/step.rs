@@ -120,7 +120,7 @@ ipam_core::serde_as_text! { KubeletRestart: "choice of who restarts the kubelet"
 /// Whether the person has a check of their own, and how it went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CheckState {
-    /// There is none.
+    /// The person has no check.
     #[default]
     None,
     Due,

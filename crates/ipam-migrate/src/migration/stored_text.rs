@@ -20,7 +20,7 @@ impl MigrationRecord {
     pub fn to_text(&self) -> String {
         let mut schedule = self.schedule.clone();
         schedule.moves.clear();
-        // No program reads them after the begin.
+        // No program reads the nodes that were left out after the migration began.
         schedule.left_out.clear();
         let main = MigrationRecord {
             schedule,

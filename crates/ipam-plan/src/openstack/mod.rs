@@ -31,7 +31,7 @@ pub enum Reason {
     Unread(String),
     /// No subnet has this id.
     Missing,
-    /// It belongs to another network than the files say: this one.
+    /// The subnet belongs to this network, and not to the one that the files name.
     OtherNetwork(Id),
 }
 

@@ -35,7 +35,7 @@ pub(super) fn of_desired(desired: &Desired) -> String {
         address_pools_asked: _,
         service_pins,
         policy,
-        // They change no plan.
+        // Examples of rules change no plan.
         rule_cases: _,
     } = desired;
     let mut text = String::new();
@@ -140,7 +140,7 @@ fn add_policy(text: &mut String, policy: &Policy) {
                 node_origins: _,
                 pools,
             },
-        // They say who applies a plan, not what is in it.
+        // These fields decide who applies a plan, and not what is in it.
         auto_apply: _,
         activity: _,
         address_pairs,

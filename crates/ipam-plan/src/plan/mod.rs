@@ -152,7 +152,7 @@ pub(super) fn keeps(
     }
 }
 
-/// The same for the write of a node.
+/// Blocks the write of a node of which the server would not keep every field.
 pub(super) fn keeps_edit(observed: &Observed, edit: &Edit) -> Result<(), BlockedReason> {
     match edit {
         Edit::NodeSpec { .. } | Edit::NodeAnnotations { .. } => Ok(()),

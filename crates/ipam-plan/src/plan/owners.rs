@@ -37,7 +37,7 @@ pub(super) struct AddressOwners<'o> {
     claimed: ClaimIndex<'o>,
     /// Blocks that any field shows, by node.
     shown: RangeIndex<&'o NodeName>,
-    /// Those parts of shown blocks that are kept out of the pools, by node.
+    /// Parts of shown blocks that are kept out of the pools, by node.
     kept_addresses: RangeIndex<&'o NodeName>,
     /// The kept parts of blocks that are not kept whole.
     cut: BTreeMap<(&'o NodeName, Block), Vec<Range>>,

@@ -173,7 +173,7 @@ impl Plan {
             findings: retain(&mut self.findings, |finding| members.has_finding(finding)),
         };
         self.unchanged.retain(|target| members.has(target));
-        // Both describe all changes together, and some are left out now.
+        // Effects and refusals describe all changes together, and some changes are left out now.
         self.effects = effects(&self.changes, observed);
         self.judge(desired, observed);
         self.selection = selection.clone();

@@ -83,7 +83,7 @@ pub struct TakenNic {
     /// Alternative names.
     pub other_names: BTreeSet<String>,
     pub alias: Option<String>,
-    /// In bytes.
+    /// Largest packet, in bytes.
     pub mtu: u32,
     pub mac: Mac,
     /// The hardware address of the device itself.

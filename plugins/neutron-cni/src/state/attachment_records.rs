@@ -122,7 +122,8 @@ impl AttachmentRecords {
             Some(record) if record.creation == Creation::Answered => self.remove(attachment),
             // Another write would restart its age.
             Some(record) if record.boot == GONE => {}
-            // If this fails, its network namespace and its boot decide.
+            // If the write fails, the record's network namespace and boot decide whether the
+            // interface is gone.
             Some(_) => drop(self.write_gone(attachment)),
             None if self.has(attachment) => drop(self.write_gone(attachment)),
             None => {}

@@ -31,7 +31,7 @@ pub(super) struct Ports {
     /// Creations that Neutron executes later. They have no address yet.
     late: Vec<Port>,
     made: u32,
-    /// Ports whose DELETE Neutron refuses, and whether it struck.
+    /// Ports whose DELETE Neutron refuses, and whether a DELETE was refused already.
     undeletable: BTreeMap<Id, Struck>,
     /// Number of ports whose DELETE was refused.
     refused: u32,

@@ -331,7 +331,7 @@ fn tls(cloud: &Cloud) -> Result<TlsConfig, NeutronError> {
     Ok(builder.root_certs(roots).build())
 }
 
-/// May be empty: then each TLS connection fails, and plain HTTP still works.
+/// The certificates of the system. Without any, each TLS connection fails, and plain HTTP works.
 fn certificates_of_the_system() -> Vec<Certificate<'static>> {
     let loaded = rustls_native_certs::load_native_certs();
     loaded

@@ -60,7 +60,7 @@ impl HttpNeutron {
     }
 }
 
-/// Those of the ports that a VM of these has.
+/// The ports of each of these VMs.
 pub(crate) fn by_vm(vms: &[Id], ports: Vec<VmPort>) -> BTreeMap<Id, Vec<VmPort>> {
     let mut of_vms: BTreeMap<Id, Vec<VmPort>> =
         vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();

@@ -22,7 +22,7 @@ use ipam_desired::{AddressPoolsAsked, CustomKind};
 /// the other.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// They are checked after this time even if they still change.
+/// Longest delay of a check while objects still change.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 
 /// Interval between looks at a definition that may be deleted.

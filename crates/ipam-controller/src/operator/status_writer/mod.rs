@@ -25,9 +25,9 @@ const EVENTS: usize = 2_048;
 /// Whether this process writes to the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterMode {
-    /// It leads.
+    /// This process leads, and writes.
     Active,
-    /// It stands by.
+    /// This process stands by, and writes nothing.
     Paused,
 }
 

@@ -181,7 +181,7 @@ ipam_core::text_enum! {
         Inferred = "inferred",
         /// A person has to act before the old address manager is removed.
         ToDo = "to-do",
-        /// It could not be carried over.
+        /// An object or a field could not be carried over.
         LeftOut = "left-out",
     }
 }

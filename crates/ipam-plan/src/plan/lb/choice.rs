@@ -68,7 +68,7 @@ struct Chooser<'p> {
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Addresses that the files pin to Services that do not exist yet.
     waiting: BTreeSet<IpAddr>,
-    /// All of them.
+    /// Addresses that have a user, or that are pinned to a Service that does not exist yet.
     taken: BTreeSet<IpAddr>,
 }
 

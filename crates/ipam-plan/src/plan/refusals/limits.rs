@@ -29,7 +29,7 @@ struct Exceeded {
     name: LimitName,
     value: u32,
     changed: usize,
-    /// Those of `changed`, in the whole cluster, that only the ports of their VMs add.
+    /// Number of nodes in `changed`, in the whole cluster, that only the ports of their VMs add.
     by_ports: usize,
     nodes: usize,
     allowed: usize,

@@ -198,7 +198,7 @@ impl Paths<'_> {
                 )),
             };
         }
-        // It would fill spec, and spec hides the annotation.
+        // The other allocator would fill spec, and spec hides the annotation.
         if let Some(rival) = self.rival {
             let obstacle = WritePathObstacle::OtherAllocator(rival.clone());
             return Err(BlockedReason::WritePath(obstacle));

@@ -120,7 +120,7 @@ impl OneOrder {
         (0..self.last.len()).collect()
     }
 
-    /// Its pools of now, as the operator reads them.
+    /// The pools of a group as they are now, as the operator reads them.
     pub(super) fn pools(&self, group: usize) -> Vec<AddressPool> {
         let names = self.groups.all()[group].pools.iter();
         let pools = names.filter_map(|name| self.state.pools.get(name));

@@ -137,11 +137,11 @@ pub(super) fn effect_of(
 /// Numbers of Services.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Numbers {
-    /// Those that get or wait for an address.
+    /// Services that get or wait for an address.
     pub(super) lacking: usize,
-    /// Those that lose an address, or may.
+    /// Services that lose an address, or may.
     pub(super) losing: usize,
-    /// Those that get, wait for, or may lose an address.
+    /// Services that get, wait for, or may lose an address.
     pub(super) active: usize,
 }
 
@@ -159,7 +159,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of each group, and their sum.
+/// The numbers of Services of each group, and their sum over all groups.
 pub(super) struct Totals {
     groups: Vec<Numbers>,
     pub(super) sum: Numbers,
