@@ -14,7 +14,7 @@ use ipam_core::net::Address;
 use ipam_doctor::map::AddressMap;
 
 /// A map, or the reason for its absence.
-type Made = Result<Arc<Drawn>, String>;
+type MapResult = Result<Arc<Drawn>, String>;
 
 /// A map with its page, which is drawn once: many visitors must cost a leader little more than one.
 struct Drawn {
@@ -75,7 +75,7 @@ impl Visitors {
 /// The map at an address.
 pub(super) struct LiveMap {
     /// The map of the last plan.
-    latest: Mutex<Made>,
+    latest: Mutex<MapResult>,
     visitors: Visitors,
     /// One page is drawn at a time: drawing shares its threads with the evaluation of rules.
     drawing: Arc<Semaphore>,
@@ -122,7 +122,7 @@ fn unavailable(why: &str) -> Answer {
 }
 
 impl LiveMap {
-    fn latest(&self) -> MutexGuard<'_, Made> {
+    fn latest(&self) -> MutexGuard<'_, MapResult> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -25,7 +25,7 @@ use ipam_plan::plan::{
 const REPORTED_PAUSE: Duration = Duration::from_secs(8);
 
 /// Pause while another process holds the lock.
-const LOCKED: Duration = Duration::from_secs(2);
+const LOCK_RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Shortest time from one plan to the next. Events that come meanwhile are planned together.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(250);
@@ -149,7 +149,7 @@ impl<C: Follow> Worker<'_, C> {
         };
         let lock = match lease.try_acquire(&mut self.lock_holder).await? {
             Attempt::Done(lock) => lock,
-            Attempt::HeldByOther | Attempt::Overtaken => return Ok(Some(LOCKED)),
+            Attempt::HeldByOther | Attempt::Overtaken => return Ok(Some(LOCK_RETRY_PAUSE)),
         };
         self.openstack.forget_subnets();
         let work = async {

@@ -37,7 +37,7 @@ pub fn judge(
         drop_blocked_pins(&mut amended, plan) | pin_misplaced(&mut amended, plan, observed);
     let waiting = waiting(plan, observed);
     let is_disabled =
-        request.changes == Changes::Refused && disable(&mut amended, &waiting, observed);
+        request.changes == Changes::Refused && disable_pools(&mut amended, &waiting, observed);
     let unasked = plan.changes.iter();
     let unasked = unasked.filter(|change| {
         let is_over = is_disabled && waiting_node(change, observed).is_some();
@@ -170,7 +170,11 @@ fn waiting(plan: &Plan, observed: &Observed) -> BTreeSet<NodeName> {
 
 /// Disables the pools that would give blocks to waiting nodes: those that select them. Returns
 /// whether there are any.
-fn disable(amended: &mut Inferred, waiting: &BTreeSet<NodeName>, observed: &Observed) -> bool {
+fn disable_pools(
+    amended: &mut Inferred,
+    waiting: &BTreeSet<NodeName>,
+    observed: &Observed,
+) -> bool {
     let mut is_disabled = false;
     for pool in amended.pools.iter_mut().filter(|pool| gives(pool)) {
         let is_selected = |name: &&NodeName| {

@@ -30,7 +30,7 @@ pub(crate) use judge::{Arguments, HELP};
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How long the list of the project's ports may take.
-const LISTING: Duration = Duration::from_mins(10);
+const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How many servers are asked for until OpenStack shows one.
 const PROOFS: usize = 10;
@@ -102,7 +102,7 @@ fn plan(arguments: &Arguments, neutron: &HttpNeutron) -> Result<Plan, Failure> {
             owner: Some(owner.as_str()),
             ..PortFilter::default()
         };
-        let neutron = neutron.until(Instant::now() + LISTING);
+        let neutron = neutron.until(Instant::now() + LIST_TIMEOUT);
         ports.extend(neutron.ports(&of_owner)?);
     }
     let mut evidence = Evidence {
