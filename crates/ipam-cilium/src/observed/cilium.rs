@@ -27,6 +27,8 @@ pub struct Cilium {
     pub agent_arguments: Option<BTreeMap<String, String>>,
     /// Arguments of the operator, if its Deployment is visible.
     pub operator_arguments: Option<BTreeMap<String, String>>,
+    /// Keys of the arguments that environment variables set.
+    pub operator_variables: BTreeSet<String>,
     /// Desired replicas of the operator, if its Deployment sets them.
     pub operator_replicas: Option<u32>,
     /// Whether the operator's Deployment is rolled out.
@@ -167,24 +169,24 @@ impl Cilium {
 
     /// A setting of the operator. Arguments override `cilium-config`.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
-        let Written { config, argument } = self.written(key);
-        argument.or(config)
+        let Written {
+            config,
+            variable,
+            argument,
+        } = self.written(key);
+        argument.or(variable).or(config)
     }
 
     /// A setting of the operator, where it is written.
     pub(super) fn written(&self, key: &str) -> Written<'_> {
         setting_key::assert_known(key);
+        let [config, argument] = [&self.settings, &self.operator_arguments]
+            .map(|texts| texts.as_ref()?.get(key).map(String::as_str));
+        let is_variable = self.operator_variables.contains(key);
         Written {
-            config: self
-                .settings
-                .as_ref()
-                .and_then(|settings| settings.get(key))
-                .map(String::as_str),
-            argument: self
-                .operator_arguments
-                .as_ref()
-                .and_then(|arguments| arguments.get(key))
-                .map(String::as_str),
+            config,
+            variable: argument.filter(|_| is_variable),
+            argument: argument.filter(|_| !is_variable),
         }
     }
 

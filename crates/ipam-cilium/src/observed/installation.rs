@@ -6,7 +6,7 @@
 //!
 //! Reads Cilium's agent and operator, its CRD, and controllers of Kubernetes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::OWN_NAMESPACE;
 use super::announced_services::SpeakerPeers;
@@ -15,7 +15,7 @@ use super::cilium::{version_of_chart, version_of_image, version_of_schema};
 use super::controller_process::ControllerProcess;
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
-use super::setting_key::arguments;
+use super::setting_key::{arguments, only_variables};
 use super::spec_readers::spec_router;
 use super::view::ConfigMapView;
 use super::view_lb::{Container, WorkloadView};
@@ -77,6 +77,8 @@ pub(super) struct OperatorSeen {
     pub(super) replicas: Option<u32>,
     pub(super) version: Option<CiliumVersion>,
     pub(super) arguments: BTreeMap<String, String>,
+    /// Keys of the arguments that environment variables set.
+    pub(super) variables: BTreeSet<String>,
 }
 
 /// Which namespace is Cilium's.
@@ -264,6 +266,7 @@ impl Installation {
             cilium.operator_versions.insert(operator.version);
             let arguments = cilium.operator_arguments.get_or_insert_default();
             arguments.extend(operator.arguments);
+            cilium.operator_variables.extend(operator.variables);
         }
         cilium.agents = self.agents.into_iter().map(|(_, agent)| agent).collect();
         if let Some(config) = self.config {
@@ -316,6 +319,7 @@ impl Reader {
                     false => OperatorState::Changing,
                 },
                 replicas: view.spec.replicas,
+                variables: only_variables(container),
                 version: version_of_image(&container.image),
                 arguments: arguments(container),
             };

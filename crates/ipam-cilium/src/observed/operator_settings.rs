@@ -25,12 +25,19 @@ pub const MOST_BITS_OF_IPV6: i64 = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written<'s> {
     pub config: Option<&'s str>,
+    /// An environment variable. It overrides `cilium-config`.
+    pub variable: Option<&'s str>,
     pub argument: Option<&'s str>,
 }
 
 impl<'s> Written<'s> {
     pub fn effective(self) -> Option<&'s str> {
-        self.argument.or(self.config())
+        self.argument.or(self.plain())
+    }
+
+    /// The text without the flag. Cilium reads a variable as it reads a file.
+    fn plain(self) -> Option<&'s str> {
+        self.variable.or(self.config())
     }
 
     /// The operator reads a folder of files, and trims each.
@@ -38,9 +45,13 @@ impl<'s> Written<'s> {
         self.config.map(str::trim)
     }
 
-    /// Whether an argument has a variable, which Kubernetes replaces.
+    /// Whether an argument has a variable, which Kubernetes replaces, or the environment decides:
+    /// what operators do with a faulty variable is not recorded.
     pub(super) fn is_unknown(self) -> bool {
-        self.argument.is_some_and(|text| text.contains("$("))
+        match self.argument {
+            Some(text) => text.contains("$("),
+            None => self.variable.is_some(),
+        }
     }
 }
 

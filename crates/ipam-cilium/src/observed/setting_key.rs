@@ -9,7 +9,7 @@
 //! The `CiliumNodeConfig`s of the cluster, sorted by name and indexed by the nodes that they
 //! select. A cluster can have one for each node, so no query walks over all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -80,16 +80,29 @@ pub(super) fn assert_known(key: &str) {
     );
 }
 
-/// The flags of a container of Cilium: its command line overrides its environment. An empty variable
-/// sets nothing (viper).
+/// The flags of a container of Cilium: its command line overrides its environment.
 pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
-    let variables = container.env.iter().filter_map(|one| {
+    variables(container).chain(flags(container)).collect()
+}
+
+/// The flags of a container that only its environment sets.
+pub(super) fn only_variables(container: &Container) -> BTreeSet<String> {
+    let flags = flags(container);
+    let keys = variables(container).map(|(key, _)| key);
+    keys.filter(|key| !flags.contains_key(key)).collect()
+}
+
+/// An empty variable sets nothing (viper).
+fn variables(container: &Container) -> impl Iterator<Item = (String, String)> {
+    container.env.iter().filter_map(|one| {
         let key = of_variable(&one.name)?;
         let value = one.value.as_ref().filter(|value| !value.is_empty())?;
         Some((key.to_owned(), value.clone()))
-    });
-    let words = container.command.iter().chain(&container.args);
-    variables.chain(arguments_of(words)).collect()
+    })
+}
+
+fn flags(container: &Container) -> BTreeMap<String, String> {
+    arguments_of(container.command.iter().chain(&container.args))
 }
 
 /// `--key=value` or `--key value` of a command line; `--key` alone means true.

@@ -264,10 +264,16 @@ fn evidence(observed: &Observed, family: Family) -> Vec<String> {
             (mask_key(family), pool.mask),
         ]
     });
-    let shown = settings.flat_map(|(key, Written { config, argument })| {
+    let shown = settings.flat_map(|(key, written)| {
+        let Written {
+            config,
+            variable,
+            argument,
+        } = written;
         let of = |source, text: Option<&str>| text.map(|text| format!("{source}: {key} {text:?}"));
         [
             of("cilium-config", config),
+            of("environment of the operator", variable),
             of("arguments of the operator", argument),
         ]
     });

@@ -101,7 +101,7 @@ impl WrittenPool<'_> {
             Family::Ipv4 => 24,
             Family::Ipv6 => 112,
         };
-        match (self.mask.argument, self.mask.config()) {
+        match (self.mask.argument, self.mask.plain()) {
             (Some(text), _) => go::integer(text),
             (None, Some(text)) => number(text, release),
             (None, None) => Some(default),
@@ -118,7 +118,7 @@ impl WrittenPool<'_> {
             .ranges
             .argument
             .map(|text| text.lines().next().unwrap_or_default());
-        match (argument, self.ranges.config()) {
+        match (argument, self.ranges.plain()) {
             (Some(""), _) | (None, None) => Vec::new(),
             (Some(text), _) if text.contains(',') || !reads_both => by_comma(text),
             (None, Some(text)) if text.contains(',') && reads_both => by_comma(text),

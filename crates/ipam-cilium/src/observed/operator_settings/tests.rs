@@ -27,6 +27,7 @@ fn read_row(row: &Row, release: CiliumVersion) -> OperatorSettings {
     let arguments = arguments_of(&row.arguments);
     let written = |key: &str| Written {
         config: row.settings.get(key).map(String::as_str),
+        variable: None,
         argument: arguments.get(key).map(String::as_str),
     };
     let pool = |family| WrittenPool {
@@ -93,7 +94,7 @@ fn ranges_without_blocks_are_seen() {
     ] {
         let written = |text| Written {
             config: Some(text),
-            argument: None,
+            ..Written::default()
         };
         let pool = WrittenPool {
             family: Family::Ipv4,
@@ -112,16 +113,65 @@ fn ranges_without_blocks_are_seen() {
 }
 
 #[test]
-fn a_variable_in_the_arguments_hides_the_family() {
-    let pool = WrittenPool {
-        family: Family::Ipv4,
-        switch: Written::default(),
-        ranges: Written::default(),
-        mask: Written {
-            config: None,
-            argument: Some("$(MASK)"),
-        },
+fn a_variable_hides_the_family() {
+    let read_mask = |mask| {
+        let pool = WrittenPool {
+            family: Family::Ipv4,
+            switch: Written::default(),
+            ranges: Written::default(),
+            mask,
+        };
+        read(&[pool], CiliumVersion::minor(20))
     };
-    let read = read(&[pool], CiliumVersion::minor(20));
-    assert!(read.rejections.is_empty() && read.pools.is_empty());
+    let in_argument = Written {
+        argument: Some("$(MASK)"),
+        ..Written::default()
+    };
+    let of_environment = Written {
+        variable: Some("abc"),
+        ..Written::default()
+    };
+    for mask in [in_argument, of_environment] {
+        let read = read_mask(mask);
+        assert!(read.rejections.is_empty() && read.pools.is_empty());
+    }
+    let overridden = Written {
+        argument: Some("24"),
+        ..of_environment
+    };
+    assert_eq!(
+        read_mask(overridden).rejections[0].fault,
+        SettingFault::NoRange
+    );
+}
+
+#[test]
+fn a_variable_is_split_as_a_file() {
+    let written = |text| Written {
+        variable: Some(text),
+        ..Written::default()
+    };
+    for (ranges, release, expected) in [
+        ("10.1.0.0/16 10.2.0.0/16", "1.15.19", 2),
+        ("10.1.0.0/16 10.2.0.0/16", "1.20.2", 2),
+        ("10.1.0.0/16,10.2.0.0/16", "1.20.2", 2),
+    ] {
+        let pool = WrittenPool {
+            family: Family::Ipv4,
+            switch: Written::default(),
+            ranges: written(ranges),
+            mask: written("24"),
+        };
+        let release = release.parse().unwrap();
+        let sound = pool
+            .ranges(release)
+            .iter()
+            .filter(|one| one.is_ok())
+            .count();
+        assert_eq!(
+            (sound, pool.mask(release)),
+            (expected, Some(24)),
+            "{ranges}"
+        );
+    }
 }
