@@ -122,7 +122,8 @@ pub(super) fn of_cluster_pool(observed: &Observed, orphans: &Orphans<'_>) -> Vec
         .collect()
 }
 
-fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
+/// The used blocks of Cilium's own pool, and all.
+fn cluster_pool_use(observed: &Observed, family: Family) -> Option<(u128, u128)> {
     let ranges = observed.operator_ranges(family);
     let size = observed.operator_mask(family)?;
     let blocks =
@@ -138,6 +139,18 @@ fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding
         .flat_map(|node| &node.pod_cidrs)
         .filter(is_inside)
         .count() as u128;
+    Some((used, total))
+}
+
+/// Whether Cilium's own pool has no free block.
+pub(super) fn is_cluster_pool_full(observed: &Observed, family: Family) -> bool {
+    cluster_pool_use(observed, family).is_some_and(|(used, total)| used >= total)
+}
+
+fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
+    let ranges = observed.operator_ranges(family);
+    let size = observed.operator_mask(family)?;
+    let (used, total) = cluster_pool_use(observed, family)?;
     is_nearly_full(used, total).then_some(())?;
     let [left, total, used] = [total.saturating_sub(used), total, used].map(grouped_digits);
     let message = format!("Cilium's cluster pool has {left} of {total} {family} blocks left");

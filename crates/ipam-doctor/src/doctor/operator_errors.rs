@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::capacity::is_cluster_pool_full;
 use super::orphans::Orphans;
 use super::{finding, pod_pool_use};
 use ipam_cilium::observed::{
@@ -96,8 +97,9 @@ fn meaning(observed: &Observed, node: &CiliumNode, error: &str, growth: &Growth<
         return Meaning::Refused;
     }
     let is_full = complaints.contains(&OperatorComplaint::Full);
+    let full_family = full_family(observed, node);
     // A mask that is too short for a range has a finding of its own.
-    if is_full && operator_settings::give_no_block(observed) {
+    if is_full && full_family.is_some_and(|one| operator_settings::give_no_block(observed, one)) {
         return Meaning::Told;
     }
     let left: Vec<&OperatorComplaint> = complaints
@@ -127,9 +129,7 @@ fn meaning(observed: &Observed, node: &CiliumNode, error: &str, growth: &Growth<
     match left.contains(&&OperatorComplaint::Full) {
         true => Meaning::NoBlock(
             "its agent waits for a block, and no Pod starts there",
-            full_family(observed, node).map_or_else(String::new, |family| {
-                growth.advice_for_operator(family)
-            }),
+            full_family.map_or_else(String::new, |family| growth.advice_for_operator(family)),
         ),
         false if has_no_block(observed, node) => Meaning::NoBlock(
             "its agent waits for a block, and no Pod starts there",
@@ -143,13 +143,17 @@ fn has_no_block(observed: &Observed, node: &CiliumNode) -> bool {
     node.unreadable.is_empty() && observed.pod_blocks_of(&node.name).is_empty()
 }
 
-/// The first enabled family that the node has no block of.
+/// The enabled family of which the operator has no block for the node. It asks for IPv4 first, and
+/// gives blocks of both families or none.
 fn full_family(observed: &Observed, node: &CiliumNode) -> Option<Family> {
     let lacks = |family: &Family| !node.pod_cidrs.iter().any(|block| block.family() == *family);
     let is_used = |family: &Family| observed.cilium.use_of(*family) != FamilyUse::Off;
-    Family::BOTH
-        .into_iter()
-        .find(|family| is_used(family) && lacks(family))
+    let families = Family::BOTH.into_iter();
+    let mut lacking = families.filter(|family| is_used(family) && lacks(family));
+    let full = lacking
+        .clone()
+        .find(|one| is_cluster_pool_full(observed, *one));
+    full.or_else(|| lacking.next())
 }
 
 /// Whether the cluster shows that the cause is gone.

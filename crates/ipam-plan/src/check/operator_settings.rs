@@ -36,11 +36,11 @@ pub fn keep_it_from_starting(observed: &Observed) -> bool {
     !rejections(observed).is_empty()
 }
 
-/// Whether an operator that starts has no block of a family that is on.
-pub fn give_no_block(observed: &Observed) -> bool {
-    pools(observed).iter().any(|(_, pool)| {
+/// Whether an operator that starts has no block of this family, which is on.
+pub fn give_no_block(observed: &Observed, family: Family) -> bool {
+    pools(observed).iter().any(|(of, pool)| {
         let mut ranges = pool.ranges.iter();
-        ranges.all(|range| range.is_without_blocks(pool.mask))
+        *of == family && ranges.all(|range| range.is_without_blocks(pool.mask))
     })
 }
 
