@@ -5,13 +5,14 @@ use std::net::IpAddr;
 
 use super::finding;
 use ipam_cilium::lbipam::{
-    AddressPool, Conflict, FamilyPolicy, FirstLast, LbRules, LbService, OperatorState, Pending,
-    ServiceOutcome, ServingState, conflicts, evaluate,
+    AddressPool, Conflict, FamilyPolicy, FirstLast, LbRules, LbService, Pending, ServiceOutcome,
+    ServingState,
 };
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_core::model::{Finding, ObjectRef, Severity};
 use ipam_core::net::Family;
 use ipam_plan::check::ways_to_share;
+use ipam_plan::plan::Outlook;
 
 /// Without any pool, LB-IPAM is idle and another program may serve the Services.
 pub(super) fn services(observed: &Observed) -> Vec<Finding> {
@@ -19,28 +20,29 @@ pub(super) fn services(observed: &Observed) -> Vec<Finding> {
     if observed.is_blind_to_any(&kinds) || observed.address_pools.is_empty() {
         return Vec::new();
     }
-    let rules = observed.lb_rules();
-    let pools = observed.address_pools_as_read(&rules);
-    let running = OperatorState::Running(&pools);
-    let evaluated = evaluate(&pools, observed.services.values(), &rules, running);
-    let conflicting = conflicts(&pools, OperatorState::Running(&pools));
-    let waiting = evaluated.outcomes.iter().filter_map(|(name, outcome)| {
-        let service = observed.services.get(name)?;
-        // Addresses of another source: another program serves it.
-        let is_ours = service.ingress.iter().all(|of| outcome.keeps.contains(of))
-            && service.hostnames.is_empty();
-        let pending = waits_for(service, outcome).filter(|_| is_ours)?;
-        let candidates = Candidates::new(service, &pools, &conflicting);
-        // A pool without addresses has its own finding.
-        if candidates.give_nothing(pending, &rules) {
-            return None;
-        }
-        candidates.finding(
-            service,
-            pending,
-            explained(pending, service, observed, &rules),
-        )
-    });
+    let outlook = Outlook::new(observed);
+    let (rules, conflicting) = (&outlook.rules, outlook.conflicts());
+    let waiting = outlook
+        .next()
+        .outcomes
+        .iter()
+        .filter_map(|(name, outcome)| {
+            let service = observed.services.get(name)?;
+            // Addresses of another source: another program serves it.
+            let is_ours = service.ingress.iter().all(|of| outcome.keeps.contains(of))
+                && service.hostnames.is_empty();
+            let pending = waits_for(service, outcome).filter(|_| is_ours)?;
+            let candidates = Candidates::new(service, &outlook.pools, &conflicting);
+            // A pool without addresses has its own finding.
+            if candidates.give_nothing(pending, rules) {
+                return None;
+            }
+            candidates.finding(
+                service,
+                pending,
+                explained(pending, service, observed, rules),
+            )
+        });
     waiting.collect()
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::{FORMAT_VERSION, RequirementResult, requested_addresses, requirements};
-use ipam_cilium::lbipam::{AddressPool, LbService, OperatorState, ServingState, conflicts};
+use ipam_cilium::lbipam::{AddressPool, LbService, ServingState};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::Labels;
 use ipam_core::net::{Range, covers};
@@ -49,9 +49,8 @@ pub(super) fn explain(
     observed: &Observed,
     plan: &Plan,
 ) -> ServiceExplanation {
-    let rules = observed.lb_rules();
-    let pools = observed.address_pools_as_read(&rules);
-    let losers = conflicts(&pools, OperatorState::Running(&pools));
+    let outlook = Outlook::new(observed);
+    let losers = outlook.conflicts();
     let considered = |pool: &AddressPool| {
         let conflict = losers.get(pool.name.as_str());
         consider(
@@ -64,14 +63,14 @@ pub(super) fn explain(
         format_version: FORMAT_VERSION,
         service: service.name.to_string(),
         labels: service.labels.clone(),
-        addresses: addresses(service, &pools),
+        addresses: addresses(service, &outlook.pools),
         requested: requested(service, desired, observed, plan),
-        pools: pools.iter().map(considered).collect(),
+        pools: outlook.pools.iter().map(considered).collect(),
         reason: service.reason.clone(),
-        outlook: outlook(service, &Outlook::new(observed))
+        outlook: next(service, &outlook)
             .into_iter()
             .chain(
-                check::second_controller(service, observed, &rules)
+                check::second_controller(service, observed, &outlook.rules)
                     .map(|one| format!("{one} serves it, too: addresses may change for ever")),
             )
             .chain(lost_hostnames(service, plan))
@@ -139,7 +138,7 @@ fn with_pools(address: IpAddr, pools: &[AddressPool]) -> String {
 }
 
 /// What LB-IPAM will take from the Service, give it, and keep it waiting for.
-fn outlook(service: &LbService, outlook: &Outlook<'_>) -> Vec<String> {
+fn next(service: &LbService, outlook: &Outlook<'_>) -> Vec<String> {
     if let Some(why) = outlook.rules.why_not_served(service) {
         return vec![format!("not for LB-IPAM: {why}")];
     }

@@ -1,14 +1,14 @@
 //! What LB-IPAM does to Services if nobody changes anything: now, and when Cilium's operator starts
 //! next. The one rule of `doctor`, `show lb`, `lb freeze` and `explain`. Must never know a plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::simulate::with_hostnames;
 use super::{LossTime, LostAddress};
 use ipam_cilium::lbipam::{
-    AddressPool, Certainty, Evaluated, Fatal, LbRules, LbService, LossReason, NotServed,
-    OperatorState, ServedAddress, ServingState, evaluate,
+    AddressPool, Certainty, Conflict, Evaluated, Fatal, LbRules, LbService, LossReason, NotServed,
+    OperatorState, ServedAddress, ServingState, conflicts, evaluate,
 };
 use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_core::model::ServiceName;
@@ -58,6 +58,15 @@ impl<'o> Outlook<'o> {
             OperatorRun::Assumed => &self.running,
             OperatorRun::Stopped => &self.at_start,
         }
+    }
+
+    /// The pools that the operator puts out of use next, because they overlap another one.
+    pub fn conflicts(&self) -> BTreeMap<&str, Conflict> {
+        let state = match self.run {
+            OperatorRun::Assumed => OperatorState::Running(&self.pools),
+            OperatorRun::Stopped => OperatorState::Restarted,
+        };
+        conflicts(&self.pools, state)
     }
 
     /// What makes the next operator panic.
