@@ -36,10 +36,7 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
         let message = format!("no peer of any node receives CiliumBGPAdvertisement `{name}`");
         let labels = advertisement.labels.iter();
         let labels = labels.map(|(key, value)| format!("{key}={value}"));
-        let subject = ObjectRef {
-            kind: "CiliumBGPAdvertisement",
-            name: advertisement.name.clone(),
-        };
+        let subject = self::advertisement(&advertisement.name);
         let finding =
             finding(Severity::Warning, "bgp-advertisement-unused", message).about(subject);
         let finding = finding.seen([format!("its labels: {}", super::spaced(labels))]);
@@ -48,6 +45,13 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
             .help("select it by these labels in a CiliumBGPPeerConfig, and name that peer config in a CiliumBGPClusterConfig for a node")
     };
     unannounced.map(finding).collect()
+}
+
+pub(super) fn advertisement(name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: "CiliumBGPAdvertisement",
+        name: name.to_owned(),
+    }
 }
 
 /// The announcements of Services, by BGP and L2.
@@ -218,6 +222,8 @@ fn not_announced(
     let subjects = services
         .iter()
         .map(|(one, _)| ObjectRef::service(&one.name));
+    let entries = unselective(observed).filter(|_| cause == Silence::NoSelector);
+    let subjects = subjects.chain(entries.map(advertisement));
     let finding = finding(Severity::Warning, "address-not-announced", message);
     let finding = finding.about_all(subjects);
     let lines = services.iter().filter(|_| services.len() > 1).map(line);

@@ -1,7 +1,7 @@
 //! Selectors of BGP and L2 objects that select nothing by mistake: an absent one of Services, and one
 //! that Kubernetes rejects.
 
-use super::announced_services::unselective;
+use super::announced_services::{advertisement, unselective};
 use super::finding;
 use ipam_cilium::observed::{Observed, SelectorFault, SelectorProblem};
 use ipam_core::model::{Finding, ObjectRef, Severity};
@@ -28,30 +28,27 @@ pub(super) fn invalid(observed: &Observed) -> Vec<Finding> {
     faults.filter_map(finding).collect()
 }
 
-/// Services without an announcement have a finding that names these advertisements.
+/// Of `others`, that about Services which these advertisements would announce names them, too.
 pub(super) fn absent(observed: &Observed, others: &[Finding]) -> Vec<Finding> {
-    let is_told = others
+    let silent = others
         .iter()
-        .any(|finding| finding.rule.0 == "address-not-announced");
+        .filter(|finding| finding.rule.0 == "address-not-announced");
+    let named: Vec<&ObjectRef> = silent.flat_map(|finding| &finding.other_subjects).collect();
     let finding = |name: &str| {
         let message = format!(
             "CiliumBGPAdvertisement `{}` announces no Service: its entry has no `selector`",
             name.escape_debug()
         );
-        let subject = ObjectRef {
-            kind: "CiliumBGPAdvertisement",
-            name: name.to_owned(),
-        };
         let finding = finding(
             Severity::Warning,
             "bgp-advertisement-without-selector",
             message,
         );
         finding
-            .about(subject)
+            .about(advertisement(name))
             .causes("an absent selector selects nothing, so no node announces the addresses of Services by it")
             .help("add a `selector`, such as `matchLabels` of the Services; an empty one (`{}`) selects every Service")
     };
-    let names = unselective(observed).filter(|_| !is_told);
+    let names = unselective(observed).filter(|name| !named.contains(&&advertisement(name)));
     names.map(finding).collect()
 }
