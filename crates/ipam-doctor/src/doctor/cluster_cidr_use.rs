@@ -84,6 +84,10 @@ impl<'o> RangeUse<'o> {
         }
     }
 
+    pub(super) fn family(&self) -> Family {
+        self.range.family()
+    }
+
     /// Whether the allocator has no block for a further Node.
     pub(super) fn is_full(&self) -> bool {
         match self.room {

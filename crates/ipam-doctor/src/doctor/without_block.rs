@@ -23,6 +23,13 @@ struct Lack {
     spec: Spec,
 }
 
+impl Lack {
+    /// Whether the allocator has no block for these nodes.
+    fn is_caused_by(&self, range: &RangeUse<'_>) -> bool {
+        self.spec == Spec::Open && range.is_full() && self.families.contains(&range.family())
+    }
+}
+
 /// `spec.podCIDRs` of a Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Spec {
@@ -64,10 +71,9 @@ pub(super) fn nodes(
         }
     }
     let uses = cluster_cidr_use::of_allocators(observed);
-    let waits_for_allocator = groups.keys().any(|lack| lack.spec == Spec::Open);
     let nearly = uses
         .iter()
-        .filter(|one| !(waits_for_allocator && one.is_full()));
+        .filter(|one| !groups.keys().any(|lack| lack.is_caused_by(one)));
     let nearly: Vec<Finding> = nearly.filter_map(RangeUse::nearly_exhausted).collect();
     let findings = groups.iter().map(|(lack, nodes)| {
         let cause = match observed.cilium.mode() {
@@ -132,7 +138,7 @@ fn in_kubernetes(
 ) -> Cause {
     // A crashing allocator assigns nothing, and keeps `cilium-ipam` from assigning.
     let rival = OtherAllocator::of(observed, &Policy::default()).active();
-    let full = uses.iter().find(|one| one.is_full());
+    let full = uses.iter().find(|one| lack.is_caused_by(one));
     match (lack, rival, full) {
         (
             Lack {
