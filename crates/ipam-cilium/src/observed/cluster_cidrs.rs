@@ -113,7 +113,7 @@ fn unwrapped(words: &[String]) -> Vec<String> {
         match word.strip_prefix(K3S_PASSED) {
             _ if is_passed => unwrapped.push(format!("--{word}")),
             // The arguments have what the file says.
-            _ if word == "--config" => {}
+            _ if word == "--config" || word.starts_with("--config=") => {}
             Some("") => {}
             Some(value) if value.starts_with('=') => unwrapped.push(format!("--{}", &value[1..])),
             Some(_) | None => unwrapped.push(word.clone()),
@@ -221,6 +221,13 @@ mod tests {
         assert_eq!(of(passed, Family::Ipv4), "10.9.0.0/20 22 64");
         let joined = r#"["server","--kube-controller-manager-arg=node-cidr-mask-size-ipv4=25"]"#;
         assert_eq!(of(joined, Family::Ipv4), "10.42.0.0/16 25 64");
+        for config in [
+            r#""--config","/etc/k3s.yaml""#,
+            r#""--config=/etc/k3s.yaml""#,
+        ] {
+            let with_file = format!(r#"["server",{config},"--cluster-cidr=10.9.0.0/20"]"#);
+            assert_eq!(of(&with_file, Family::Ipv4), "10.9.0.0/20 24 64");
+        }
         assert_eq!(of(r#"["server"]"#, Family::Ipv6), "fd00:42::/56 24 64");
         assert_eq!(of(r#"["agent","--token","secret"]"#, Family::Ipv4), "");
         assert_eq!(of("secret", Family::Ipv4), "");
