@@ -39,8 +39,8 @@ pub use rivalry::{PartRivalry, Rivalry, Unrest, Waiting};
 pub use rules::{BGP_CLASS, L2_CLASS, LbRules, NotServed};
 pub use service::{
     ADDRESSES, AddressRequest, Annotation, FamilyPolicy, LbService, Port, RequestAuthor,
-    ServiceOwner, SharingObstacle, TrafficPolicy, WrittenRequest, conflicting_ports, may_share,
-    sharing_obstacles,
+    SPEC_REQUEST, ServiceOwner, SharingObstacle, TrafficPolicy, WrittenRequest, conflicting_ports,
+    may_share, sharing_obstacles,
 };
 pub use service_outcome::{
     Evaluated, Fatal, GainedAddress, InOrder, LossReason, Pending, Prospect, ServiceOutcome,

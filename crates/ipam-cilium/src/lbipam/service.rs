@@ -193,6 +193,9 @@ impl WrittenRequest<'_> {
     }
 }
 
+/// The field of a Service that requests one address.
+pub const SPEC_REQUEST: &str = "spec.loadBalancerIP";
+
 /// The addresses that a Service requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressRequest {
@@ -229,7 +232,7 @@ impl LbService {
     /// (`getSVCRequestedIPs`).
     pub fn written_requests(&self, rules: &LbRules) -> impl Iterator<Item = WrittenRequest<'_>> {
         let in_spec = self.spec_request.as_deref().map(|text| WrittenRequest {
-            field: "spec.loadBalancerIP",
+            field: SPEC_REQUEST,
             text,
         });
         let annotation = self.addresses.read_at(ADDRESSES, rules).into_iter();

@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 
 use crate::plan::Outlook;
-use ipam_cilium::lbipam::{AddressPool, LbRules, LbService, Pending, ServingState, WrittenRequest};
+use ipam_cilium::lbipam::{
+    AddressPool, LbRules, LbService, Pending, SPEC_REQUEST, ServingState, WrittenRequest,
+};
 use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, Severity, count};
 use ipam_core::net::{Address, Family};
@@ -61,6 +63,7 @@ fn unread(service: &LbService, rules: &LbRules) -> Option<Finding> {
     };
     let help = match meant(first.text) {
         Some(address) => format!("write {address}"),
+        None if first.field == SPEC_REQUEST => "write one IP address".to_owned(),
         None => "write one IP address, or several separated by commas".to_owned(),
     };
     let message = format!(
