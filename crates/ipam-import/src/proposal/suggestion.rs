@@ -1,5 +1,6 @@
 //! Defaults of the questions, from the observed cluster.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::division::joined;
@@ -156,14 +157,15 @@ fn sizes(observed: &Observed) -> PerFamily<BlockSize> {
     sizes
 }
 
-/// The size of the blocks that a controller of Kubernetes assigns.
+/// The size of the blocks that a controller of Kubernetes assigns, or assigned before it was switched
+/// off.
 fn of_controller(observed: &Observed, family: Family) -> Option<BlockSize> {
-    let mut assigning = observed.allocators.iter().filter(|one| {
+    let with_ranges = observed.allocators.iter().filter(|one| {
         let mut ranges = one.cluster_cidrs.ranges.iter();
         reads_nodes(observed) && ranges.any(|range| range.family() == family)
     });
-    let sizes = assigning.next()?.cluster_cidrs.block_sizes;
-    sizes.get(family).copied()
+    let assigning = with_ranges.min_by_key(|one| Reverse(one.status))?;
+    assigning.cluster_cidrs.block_sizes.get(family).copied()
 }
 
 fn cidrs_of(observed: &Observed, size: BlockSize, room: Room) -> (Vec<Block>, CidrSource) {
