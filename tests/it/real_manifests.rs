@@ -284,6 +284,17 @@ fn a_template_is_to_be_rendered_first() {
     report["findings"]
         .to_string()
         .assert_has("render this file first");
+    // The fault is elsewhere.
+    let twice =
+        pool("10.0.0.0/16").replace("  blockSize: 24\n", "  blockSize: 24\n  blockSize: 25\n");
+    folder.write(
+        "pools/template.yaml",
+        format!("# {{{{ .Values.x }}}}\n{twice}"),
+    );
+    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    assert_eq!(report["findings"][0]["rule"], "yaml-syntax", "{report:#}");
+    let helps = report["findings"].to_string();
+    assert!(!helps.contains("render this file first"), "{helps}");
 }
 
 #[test]

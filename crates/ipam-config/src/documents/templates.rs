@@ -13,8 +13,8 @@ const MARKS: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("${", "}")];
 const RENDER: &str =
     "render this file first: it has a template or a variable that is not filled in";
 
-/// Replaces the help of errors whose line has a mark. A template is no YAML, and the parser may fail
-/// elsewhere.
+/// Replaces the help of errors whose line has a mark. Where a template is not YAML, the parser may fail
+/// on the next line.
 pub(super) fn explain(findings: &mut [Finding], files: &[&SourceFile]) {
     let marked = files.iter().filter(|file| has_mark(&file.text));
     let marked: BTreeMap<&str, Lines> = marked
@@ -28,8 +28,10 @@ pub(super) fn explain(findings: &mut [Finding], files: &[&SourceFile]) {
         let Some(lines) = marked.get(&*origin.file) else {
             continue;
         };
-        let is_no_yaml = finding.rule.0 == "yaml-syntax";
-        if is_no_yaml || has_mark(lines.text(origin.line as usize)) {
+        let line = origin.line as usize;
+        let before = usize::from(finding.rule.0 == "yaml-syntax");
+        let mut near = line.saturating_sub(before)..=line;
+        if near.any(|line| has_mark(lines.text(line))) {
             finding.help = RENDER.to_owned();
         }
     }
