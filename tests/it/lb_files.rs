@@ -5,7 +5,13 @@ use serde_json::{Value, json};
 
 use super::support::{Folder, KUBERNETES, TextAssertions, address_pool, args, cluster};
 use ipam_cilium::observed::{ObservedKind, Reader};
+use ipam_cluster::{FileCluster, Opening};
 use ipam_config::documents::{Documents, SourceFile, lower};
+use ipam_config::source::Location;
+use ipam_controller::apply::{Event, Stop};
+use ipam_controller::{
+    BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
+};
 use ipam_core::model::Hazard;
 use ipam_plan::plan::plan;
 
@@ -74,6 +80,57 @@ fn a_saved_plan_is_stale_when_another_service_would_lose() {
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &one));
     apply(&folder, &["plan.json", "--trust-plan-file"], 0);
     assert_eq!(folder.plan()["changes"], json!([]));
+}
+
+/// Number of changes that an apply makes if the operator's replicas change after the plan.
+fn applied(before: u32, after: u32) -> (usize, usize) {
+    let items = |replicas: u32| {
+        let operator = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}},
+            "spec": {"replicas": replicas, "template": {"spec": {"containers": [
+                {"name": "cilium-operator", "image": "quay.io/cilium/operator-generic:v1.19.3"}]}}}});
+        [
+            operator.to_string(),
+            service("one", "10.7.0.2"),
+            service("two", "10.7.1.2"),
+        ]
+    };
+    let files = [
+        address_pool("a", "{blocks: [{cidr: 10.7.0.0/24}]}"),
+        address_pool("b", "{blocks: [{cidr: 10.7.1.0/24}]}"),
+    ];
+    let folder = folder(&items(before), &files);
+    let loaded = load(&Location::from(folder.join("pools").as_path()));
+    let job = Job::files(&loaded);
+    let open = || FileCluster::open(&folder.join("cluster.json"), Opening::Write).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (observed, plan) = observe_and_plan(&open(), &job).await.unwrap();
+        let text = cluster("1.19.3", KUBERNETES, &items(after));
+        folder.write("cluster.json", text);
+        let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});
+        let mut sending = Sending {
+            batch: BATCH,
+            limit: std::num::NonZeroUsize::MIN.into(),
+            on_conflict: OnConflict::Replan,
+            stop: &stop,
+            on_event: &mut on_event,
+        };
+        let (target, changes) = (open(), plan.changes.clone());
+        let sent = apply_until_settled(&target, &NoPorts, &job, observed, changes, &mut sending);
+        let (applied, failure) = sent.await;
+        assert!(failure.is_none(), "{failure:?}");
+        (plan.changes.len(), applied.applied())
+    })
+}
+
+#[test]
+fn an_operator_that_starts_after_the_plan_takes_no_address_away() {
+    assert_eq!(applied(0, 0), (2, 2));
+    assert_eq!(applied(0, 1), (2, 0));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::Job;
 use crate::apply::{Event, Outcome, Stop, Unapplied, apply};
 use crate::claim_store::{ClaimCapacity, ClaimStore};
 use crate::concurrency::ConcurrencyLimit;
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_cluster::{Cluster, ClusterError, Saved, WriteError};
 use ipam_plan::plan::{Change, effects, node_changes};
 
@@ -70,9 +70,12 @@ pub async fn apply_until_settled<C: Cluster>(
     }
     let approved_losses = lost(&effects(&approved, &observed));
     let due = approved.iter().cloned().enumerate();
-    // The list of Nodes may be older than the confirmation, and only the port has a revision.
+    let run = match sending.on_conflict {
+        OnConflict::Replan => observed.operator_run(),
+        OnConflict::Leave => OperatorRun::Assumed,
+    };
     let (unconfirmed, mut due): (Vec<_>, Vec<_>) =
-        due.partition(|(_, change)| removes_pairs(change));
+        due.partition(|(_, change)| is_unconfirmed(change, run));
     let mut unconfirmed: BTreeSet<usize> =
         unconfirmed.into_iter().map(|(index, _)| index).collect();
     let mut applied = Applied::from(approved);
@@ -117,10 +120,16 @@ pub async fn apply_until_settled<C: Cluster>(
     (applied, failure)
 }
 
-fn removes_pairs(change: &Change) -> bool {
-    change
-        .as_port()
-        .is_some_and(|port| !port.removed.is_empty())
+/// Whether a change depends on more than the object that it writes, so that only another look at the
+/// cluster after the confirmation allows it.
+fn is_unconfirmed(change: &Change, run: OperatorRun) -> bool {
+    match change {
+        // The list of Nodes may be older than the confirmation, and only the port has a revision.
+        Change::Port(port) => !port.removed.is_empty(),
+        // Cilium's operator may have started. It would take addresses away between two steps.
+        Change::AddressPool(_) | Change::Service(_) => run == OperatorRun::Stopped,
+        Change::PodPool(_) | Change::Node(_) => false,
+    }
 }
 
 /// A batch whose blocks are claimed. Changes are with their index in the plan.
