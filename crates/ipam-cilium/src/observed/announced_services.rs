@@ -103,9 +103,12 @@ impl<'o> ServiceAnnouncements<'o> {
         let mut selectors = self.bgp.iter();
         let is_selected = service.has_no_class_but(BGP_CLASS)
             && selectors.any(|(of, selector)| *of == family && selector.matches(&service.labels));
-        let by_metal_lb =
-            self.announces_all && service.class.is_none() && METAL_LB_FAMILIES.contains(&family);
-        is_selected || by_metal_lb
+        is_selected || self.by_metal_lb(service) && METAL_LB_FAMILIES.contains(&family)
+    }
+
+    /// Whether the speakers of MetalLB announce a Service, by a configuration that is not read.
+    pub fn by_metal_lb(&self, service: &LbService) -> bool {
+        self.announces_all && service.class.is_none()
     }
 
     /// The protocols that announce the addresses of a Service, by family.

@@ -7,8 +7,7 @@ use std::net::IpAddr;
 use super::{finding, ineffective};
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
-    L2Policy, METAL_LB_FAMILIES, Observed, ObservedKind, SelectorProblem, ServiceAnnouncements,
-    setting_key,
+    L2Policy, Observed, ObservedKind, SelectorProblem, ServiceAnnouncements, setting_key,
 };
 use ipam_core::model::{Finding, ObjectRef, Severity, count};
 use ipam_core::net::{Family, Range};
@@ -58,8 +57,6 @@ pub(super) fn advertisement(name: &str) -> ObjectRef {
 pub(super) struct Announcements<'o> {
     pub(super) l2: &'o [L2Policy],
     by_rules: ServiceAnnouncements<'o>,
-    /// Whether the speakers of MetalLB announce Services, by a configuration that is not read.
-    metal_lb: bool,
 }
 
 /// `None` if the objects could not be read.
@@ -81,15 +78,13 @@ pub(super) fn announcements(observed: &Observed) -> Option<Announcements<'_>> {
         // A policy without nodes, or with L2 switched off, has its own finding.
         l2: &observed.announcing.l2_policies,
         by_rules: ServiceAnnouncements::new(observed),
-        metal_lb: observed.announces_services_by_metal_lb(),
     })
 }
 
 impl Announcements<'_> {
     /// Whether BGP announces the addresses of this family of a Service.
     pub(super) fn by_bgp(&self, service: &LbService, family: Family) -> bool {
-        self.metal_lb && METAL_LB_FAMILIES.contains(&family)
-            || self.by_rules.by_bgp(service, family)
+        self.by_rules.by_bgp(service, family)
     }
 
     /// Whether an L2 policy selects the Service, and agents of this release answer for it.
@@ -104,7 +99,7 @@ impl Announcements<'_> {
         if self.by_rules.lacks_local_backend(service) {
             return Silence::NoLocalBackend;
         }
-        if self.metal_lb {
+        if self.by_rules.by_metal_lb(service) {
             return Silence::MetalLb;
         }
         if Family::BOTH.into_iter().any(has_bgp) {
@@ -148,7 +143,7 @@ pub(super) fn unannounced(observed: &Observed) -> Vec<Finding> {
         setting_key::ENABLE_L2_ANNOUNCEMENTS,
     ];
     let is_on = keys.iter().any(|key| observed.is_on_somewhere(key));
-    if !is_on && !announcements.metal_lb {
+    if !is_on && !observed.announces_services_by_metal_lb() {
         return Vec::new();
     }
     // Addresses from another source, such as those of nodes, are not judged.

@@ -10,7 +10,10 @@ use super::FORMAT_VERSION;
 use crate::doctor::unselective;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{BGP_CLASS, L2_CLASS, LbRules, LbService, ServingState};
-use ipam_cilium::observed::{METAL_LB_FAMILIES, Observed, ObservedKind};
+use ipam_cilium::observed::{
+    DEFAULT_CILIUM_NAMESPACE, METAL_LB_FAMILIES, Observed, ObservedKind, ServiceAnnouncements,
+    setting_key,
+};
 use ipam_core::model::{NodeName, Selector, count};
 use ipam_core::net::{Family, Range};
 use ipam_core::text::joined;
@@ -62,7 +65,7 @@ fn blind(observed: &Observed, kinds: &[ObservedKind]) -> Option<String> {
 
 fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     let told = |text: String| vec![format!("L2: {text}")];
-    if !observed.is_on_somewhere("enable-l2-announcements") {
+    if !observed.is_on_somewhere(setting_key::ENABLE_L2_ANNOUNCEMENTS) {
         return told("off (`enable-l2-announcements` is not true)".to_owned());
     }
     if !service.has_no_class_but(L2_CLASS) {
@@ -98,7 +101,7 @@ fn by_l2(service: &LbService, family: Family, observed: &Observed) -> Vec<String
         .cilium
         .namespace
         .as_deref()
-        .unwrap_or("kube-system");
+        .unwrap_or(DEFAULT_CILIUM_NAMESPACE);
     answers.push(format!(
         "L2: the holder of its Lease answers, and Leases are not read: kubectl get lease --namespace {namespace} cilium-l2announce-{}-{}",
         service.name.namespace().escape_debug(),
@@ -118,7 +121,7 @@ fn nodes<'o>(selector: &Selector, observed: &'o Observed) -> Vec<&'o NodeName> {
 fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let told = |text: String| vec![format!("BGP: {text}")];
-    if observed.announces_services_by_metal_lb() {
+    if ServiceAnnouncements::new(observed).by_metal_lb(service) {
         if !METAL_LB_FAMILIES.contains(&family) {
             return told(format!("MetalLB's speaker announces no {family} address"));
         }
@@ -126,7 +129,7 @@ fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<Strin
             "MetalLB's speaker announces it by its own configuration, which is not read".to_owned(),
         );
     }
-    if !observed.is_on_somewhere("enable-bgp-control-plane") {
+    if !observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) {
         return told("off (`enable-bgp-control-plane` is not true)".to_owned());
     }
     if !service.has_no_class_but(BGP_CLASS) {
