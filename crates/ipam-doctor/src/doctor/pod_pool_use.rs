@@ -284,10 +284,12 @@ pub(super) fn overlaps(observed: &Observed) -> Vec<Finding> {
     pairs.sort_unstable();
     pairs.dedup();
     let finding = |(first, second): (&str, &str)| {
-        let (first, second) = (first.escape_debug(), second.escape_debug());
-        let message = format!("CiliumPodIPPools `{first}` and `{second}` have addresses in common");
-        let finding = finding(Severity::Error, "pod-pools-overlap", message)
-            .about(subject(&second.to_string()));
+        let message = format!(
+            "CiliumPodIPPools `{}` and `{}` have addresses in common",
+            first.escape_debug(),
+            second.escape_debug()
+        );
+        let finding = finding(Severity::Error, "pod-pools-overlap", message).about(subject(second));
         let finding =
             finding.causes("Cilium does not compare its pools, so two nodes get the same block");
         finding.help("remove the CIDR from the pool that no node has a block of, and restart Cilium's operator")
@@ -311,15 +313,15 @@ pub(super) fn missing_defaults(observed: &Observed) -> Vec<Finding> {
     }
     let held = observed.allocated_of_pools();
     let finding = |(pool, nodes): (&str, Vec<&NodeName>)| {
-        let pool = pool.escape_debug().to_string();
         let message = format!(
-            "CiliumPodIPPool `{pool}`, the default pool of {}, does not exist",
+            "CiliumPodIPPool `{}`, the default pool of {}, does not exist",
+            pool.escape_debug(),
             named(&nodes)
         );
         let finding =
-            finding(Severity::Error, "default-pool-missing", message).about(subject(&pool));
+            finding(Severity::Error, "default-pool-missing", message).about(subject(pool));
         let finding = about_nodes(finding, nodes.iter().copied());
-        let holders = held.get(pool.as_str()).into_iter().flatten();
+        let holders = held.get(pool).into_iter().flatten();
         let line = |(name, block): &(&NodeName, Block)| {
             format!("CiliumNode `{name}` spec.ipam.pools.allocated: {block}")
         };
