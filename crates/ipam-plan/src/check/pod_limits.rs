@@ -61,7 +61,7 @@ pub fn over_held_blocks(observed: &Observed) -> Option<Finding> {
     Some(
         finding
             .seen(over.iter().map(|(_, line)| line.clone()))
-            .causes("Pods beyond that number stay in ContainerCreating: the range is full")
+            .causes("Pods without hostNetwork beyond that number stay in ContainerCreating: the range is full")
             .help(format!(
                 "set `maxPods` of the kubelet to at most {fewest}, or give the node a larger block: use a pool with a shorter `blockSize`, and move the node with `cilium-ipam migrate plan`"
             )),
