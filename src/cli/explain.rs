@@ -6,13 +6,12 @@ use super::files::Files;
 use super::target::read_valid;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{diagnostics, explanation};
-use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
-use ipam_core::model::ServiceName;
+use ipam_core::model::{Finding, ServiceName};
 use ipam_doctor::explain::{Explanation, explain, explain_sharing};
-use ipam_plan::check::about_blocks;
+use ipam_plan::check::{about_blocks, about_services};
 use ipam_plan::plan::Selected;
 
 /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
@@ -58,7 +57,6 @@ pub(super) async fn explained(
 ) -> Result<Explanation, Failure> {
     let (loaded, observed) =
         read_valid(location, common, Extent::Examination, Scope::Subnets).await?;
-    warn(&loaded, &observed, common);
     let explained = match with {
         None => {
             let plan = Job::files(&loaded).plan(&observed);
@@ -66,14 +64,20 @@ pub(super) async fn explained(
         }
         Some(other) => explain_sharing(&service(subject)?, other, &loaded.desired, &observed),
     };
+    let findings = match explained {
+        Ok(Explanation::Service(_) | Explanation::Sharing(_)) => {
+            about_services(&loaded.desired, &observed)
+        }
+        _ => about_blocks(&loaded.desired, &observed),
+    };
+    warn(&findings, &loaded, common);
     explained.map_err(|error| Failure::Failed(error.to_string()))
 }
 
 /// Tells on stderr what makes the answer uncertain.
-pub(super) fn warn(loaded: &Loaded, observed: &Observed, common: &Common) {
-    let findings = about_blocks(&loaded.desired, observed);
+pub(super) fn warn(findings: &[Finding], loaded: &Loaded, common: &Common) {
     if !findings.is_empty() {
-        output::talk(&diagnostics(&findings, &loaded.documents, common.detail()));
+        output::talk(&diagnostics(findings, &loaded.documents, common.detail()));
     }
 }
 

@@ -14,6 +14,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::Location;
 use ipam_controller::{Job, Loaded, Scope};
+use ipam_plan::check::about_blocks;
 use ipam_plan::plan::Plan;
 
 /// Show pools, nodes, LoadBalancer addresses, or a plan file.
@@ -113,7 +114,7 @@ pub(super) async fn read_and_plan(
     common: &Common,
 ) -> Result<(Loaded, Observed, Plan), Failure> {
     let (loaded, observed) = read_valid(location, common, Extent::Plan, Scope::Subnets).await?;
-    explain::warn(&loaded, &observed, common);
+    explain::warn(&about_blocks(&loaded.desired, &observed), &loaded, common);
     let plan = Job::files(&loaded).plan(&observed);
     Ok((loaded, observed, plan))
 }

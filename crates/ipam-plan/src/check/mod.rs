@@ -29,7 +29,7 @@ pub use files::is_private;
 pub use neutron::pools_outside;
 pub use pod_limits::over_held_blocks;
 pub(crate) use releases::are_known;
-pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium};
+pub use releases::{UNKNOWN_VERSION, about_blocks, about_cilium, about_services};
 pub use second_controllers::second_controller;
 pub use sharing::ways_to_share;
 

@@ -80,15 +80,20 @@ pub(crate) fn unknown(observed: &Observed) -> Vec<Finding> {
     ))]
 }
 
+/// What makes answers about Services uncertain. Without an operator, no Service gets an address.
+pub fn about_services(desired: &Desired, observed: &Observed) -> Vec<Finding> {
+    let faults = operator_settings::faults(desired, observed);
+    about_cilium(observed).into_iter().chain(faults).collect()
+}
+
 /// What makes every answer about blocks of nodes uncertain: a command that shows no plan tells it, too.
 pub fn about_blocks(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let is_uncertain = |finding: &Finding| finding.severity == Severity::Warning;
     let allocator = unclear(desired, observed).filter(is_uncertain);
     let active = acknowledged_and_active(desired, observed);
-    let mut findings = about_cilium(observed);
+    let mut findings = about_services(desired, observed);
     let allocators = active.into_iter().chain(allocator);
     findings.extend(allocators.filter(|_| !desired.pools.is_empty()));
-    findings.extend(operator_settings::faults(desired, observed));
     findings.extend(shared_slots::removed_at_operator_start(desired, observed));
     findings
 }
