@@ -34,18 +34,28 @@ pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
 }
 
 pub(super) fn modes_of_other_allocators(observed: &Observed) -> Vec<Finding> {
-    let mode = match observed.cilium.mode() {
+    let (severity, what, help) = match observed.cilium.mode() {
         _ if observed.knows_pod_blocks() => return Vec::new(),
         ModeSeen::NoSettings => return Vec::new(),
-        ModeSeen::Known(mode) => mode.to_string(),
-        ModeSeen::Unknown(mode) => mode.escape_debug().to_string(),
+        ModeSeen::Known(mode) => (
+            Severity::Info,
+            format!("ipam `{mode}`, in which another allocator decides"),
+            "none needed: cilium-ipam does not allocate blocks in this mode",
+        ),
+        ModeSeen::Unknown(mode) => (
+            Severity::Warning,
+            format!("the unknown ipam `{}`", mode.escape_debug()),
+            "correct `ipam` in cilium-config, or use a cilium-ipam that knows this mode",
+        ),
     };
-    let message = format!("Cilium runs with ipam `{mode}`, in which another allocator decides");
-    let finding = finding(Severity::Warning, "mode-not-judged", message)
-        .seen([format!("cilium-config ipam: {mode}")]);
+    let finding = finding(
+        severity,
+        "mode-not-judged",
+        format!("Cilium runs with {what}"),
+    );
     let finding = finding
         .causes("this mode stores the blocks of Pods in other fields, so nodes are not examined");
-    vec![finding.help("none needed: cilium-ipam does not allocate blocks in this mode")]
+    vec![finding.help(help)]
 }
 
 pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {

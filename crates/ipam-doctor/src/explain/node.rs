@@ -9,7 +9,10 @@ use ipam_core::model::{Labels, PoolName};
 use ipam_core::net::{Block, Family, Range, Slots};
 use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolState};
-use ipam_plan::plan::{Misplaced, NodeChange, Plan, Reason, Target, foreign_ranges, node_changes};
+use ipam_plan::plan::{
+    BlockedReason, Misplaced, NodeChange, Plan, Reason, Target, WritePathObstacle, foreign_ranges,
+    node_changes,
+};
 
 /// Explanation of a node's blocks.
 #[derive(Debug, Serialize)]
@@ -259,6 +262,9 @@ fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
     }
     let target = Target::Node(node.name.clone());
     match plan.blocked.iter().find(|blocked| blocked.target == target) {
+        Some(blocked) if is_of_mode(&blocked.reason) => {
+            format!("gets no block of a pool: {}", blocked.reason)
+        }
         Some(blocked) => format!(
             "must wait: {}; {}",
             blocked.reason,
@@ -273,6 +279,15 @@ fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
         }
         None => STAYS.to_owned(),
     }
+}
+
+/// Whether Cilium takes no block of a Node in its IPAM mode, so that nothing unblocks the node.
+fn is_of_mode(reason: &BlockedReason) -> bool {
+    use WritePathObstacle::{ModeUnknown, UnsupportedIpamMode};
+    matches!(
+        reason,
+        BlockedReason::WritePath(UnsupportedIpamMode(_) | ModeUnknown(_))
+    )
 }
 
 /// The lower blocks of the range that gave the block.
