@@ -5,7 +5,7 @@ use super::controller_process::{CommandLine, ranges_flag, ranges_of};
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize, Family, Range};
 
-/// `--cluster-cidr` of a controller, as far as visible.
+/// The visible part of `--cluster-cidr` of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterCidrs {
     pub ranges: Vec<Range>,

@@ -80,7 +80,7 @@ pub(super) fn prefix(text: &str) -> Option<(IpNet, u8)> {
     Some((net, length))
 }
 
-/// What `netip.ParsePrefix` says, as far as it is always the same.
+/// The part of the error of `netip.ParsePrefix` that does not depend on the fault of the address.
 pub(super) fn prefix_error(text: &str) -> String {
     let why = match text.rsplit_once('/') {
         None => ": no '/'",

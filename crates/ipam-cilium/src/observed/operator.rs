@@ -174,7 +174,7 @@ impl Observed {
         blocks.collect::<Option<_>>().unwrap_or_default()
     }
 
-    /// The prefix length of the operator's blocks; `None` if its setting is none, such as a variable
+    /// The prefix length of the operator's blocks; `None` if its setting is not one, such as a variable
     /// in the arguments.
     pub fn operator_mask(&self, family: Family) -> Option<u8> {
         let mask = self.written_pool(family).mask(self.latest_operator());

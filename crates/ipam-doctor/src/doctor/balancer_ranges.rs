@@ -1,5 +1,5 @@
-//! LoadBalancer pools over addresses of machines, BGP peers or the Service CIDR. Pools over blocks of
-//! Pods are told for each node.
+//! LoadBalancer pools over addresses of machines, BGP peers or the Service CIDR. `future_ranges`
+//! reports pools over blocks of Pods, by node.
 
 use std::collections::BTreeMap;
 use std::fmt;

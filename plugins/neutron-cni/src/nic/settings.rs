@@ -30,10 +30,10 @@ const NEUTRON_FIELDS: [&str; 7] = [
 /// the terminating zero).
 const LONGEST: usize = 127;
 
-/// What a hardware address looks like, for errors.
+/// The form of a hardware address, for errors.
 const MAC: &str = "a hardware address such as fa:16:3e:00:00:01";
 
-/// What a PCI address looks like, for errors.
+/// The form of a PCI address, for errors.
 const PCI: &str = "a PCI address such as 0000:00:05.0";
 
 /// How a NIC is selected.

@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::{invalid, shown};
 use crate::cni::{CniError, ContainerId, Route, RouteDetail};
 
-/// What an address looks like, for errors.
+/// The form of an address, for errors.
 pub(crate) const ADDRESS: &str = "an address such as 10.0.0.7";
 
-/// What an id of Neutron looks like, for errors.
+/// The form of an id of Neutron, for errors.
 pub(crate) const ID: &str = "an OpenStack id such as 782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 
-/// What a range looks like, for errors.
+/// The form of a range, for errors.
 pub(crate) const CIDR: &str = "a CIDR such as 10.0.0.0/8";
 
 /// A field with its path, such as `ipam.routes[0].dst`.
@@ -102,7 +102,7 @@ impl<'v> Field<'v> {
         number.ok_or_else(|| self.wrong(expected))
     }
 
-    /// The texts of a list, parsed. Empty if there is none.
+    /// The texts of a list, parsed. An absent list is empty.
     ///
     /// # Errors
     /// Fails with the first item that cannot be parsed.
@@ -175,7 +175,7 @@ impl<'v> Field<'v> {
     /// A route.
     ///
     /// # Errors
-    /// Fails if it is none.
+    /// Fails if the value is not a route.
     pub(crate) fn route(&self) -> Result<Route, CniError> {
         self.only(&["dst", "gw", "mtu", "advmss", "priority", "table", "scope"])?;
         let destination: Option<IpNet> = self.parsed_of("dst", CIDR)?;

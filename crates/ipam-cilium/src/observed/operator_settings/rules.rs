@@ -126,7 +126,7 @@ impl WrittenPool<'_> {
         }
     }
 
-    /// The ranges; a text that is none as it is.
+    /// The ranges, or the texts that are not CIDRs.
     pub fn ranges(&self, release: CiliumVersion) -> Vec<Result<OperatorRange, String>> {
         let texts = self.range_texts(release).into_iter();
         let parse = |text: String| OperatorRange::parse(&text, release).ok_or(text);

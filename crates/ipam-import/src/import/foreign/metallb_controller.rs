@@ -1,4 +1,4 @@
-//! MetalLB's controller, as far as objects show it: its namespace and its release decide which
+//! MetalLB's controller, as its objects show it: its namespace and its release decide which
 //! objects it reads, and how.
 
 use std::collections::BTreeSet;

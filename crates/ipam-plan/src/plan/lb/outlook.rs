@@ -1,4 +1,4 @@
-//! What LB-IPAM does to Services if nobody changes anything: now, and when Cilium's operator starts
+//! What LB-IPAM does to Services if no object changes: now, and when Cilium's operator starts
 //! next. The one rule of `doctor`, `show lb`, `lb freeze` and `explain`. Must never know a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
