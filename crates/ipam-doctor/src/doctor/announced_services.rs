@@ -20,7 +20,7 @@ pub(super) fn unused_advertisements(observed: &Observed) -> Vec<Finding> {
     let is_blind = observed.is_blind_to_any(&[BgpClusterConfig, BgpPeerConfig]);
     if is_blind
         || observed.nodes.is_empty()
-        || !observed.is_on_somewhere("enable-bgp-control-plane")
+        || !observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE)
     {
         return Vec::new();
     }

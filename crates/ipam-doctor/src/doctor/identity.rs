@@ -95,7 +95,7 @@ fn version(observed: &Observed) -> Conclusion {
 
 fn mode(observed: &Observed) -> Conclusion {
     let about = "ipam";
-    let source = match observed.common_setting("ipam") {
+    let source = match observed.common_setting(setting_key::IPAM) {
         _ if observed.cilium.mode_override.is_some() => "--ipam".to_owned(),
         Some(setting) => setting.source.to_string(),
         None if observed.cilium.is_host_scope() => {
@@ -242,7 +242,7 @@ fn bgp(observed: &Observed) -> Conclusion {
             None => unknown("no cilium-config was seen"),
             Some(_)
                 if observed.is_blind_to_any(&kinds)
-                    && observed.is_on_somewhere("enable-bgp-control-plane") =>
+                    && observed.is_on_somewhere(setting_key::ENABLE_BGP_CONTROL_PLANE) =>
             {
                 unknown("its objects could not be read")
             }
