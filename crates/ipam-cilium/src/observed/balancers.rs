@@ -49,9 +49,6 @@ pub struct OtherController {
 impl Balancer {
     /// The program that a workload runs, if it serves Services without a class.
     pub(super) fn of_workload(view: &WorkloadView<'_>) -> Option<Balancer> {
-        let templates = view.spec.template.iter();
-        let of_template = templates.flat_map(|template| &template.spec.containers);
-        let mut containers = view.spec.containers.iter().chain(of_template);
         let program = |container: &Container| {
             let mut images = IMAGES.iter();
             let (_, program) = images.find(|(part, _)| container.image.contains(part))?;
@@ -65,7 +62,7 @@ impl Balancer {
         };
         match view.is_over() {
             true => None,
-            false => containers.find_map(program),
+            false => view.containers().find_map(program),
         }
     }
 }

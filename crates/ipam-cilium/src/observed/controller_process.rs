@@ -71,9 +71,7 @@ impl ControllerProcess {
         if view.is_over() {
             return Vec::new();
         }
-        let templates = view.spec.template.iter();
-        let of_template = templates.flat_map(|template| &template.spec.containers);
-        let containers: Vec<&Container> = view.spec.containers.iter().chain(of_template).collect();
+        let containers: Vec<&Container> = view.containers().collect();
         let lines: Vec<Vec<CommandLine>> =
             containers.iter().map(|one| command_lines(one)).collect();
         let programs = programs(&view.metadata.name, &containers, &lines);
@@ -235,10 +233,7 @@ fn programs(
 }
 
 fn program_of((container, lines): (&&Container, &Vec<CommandLine>)) -> Option<ControllerProgram> {
-    let of_image = || {
-        let last = container.image.rsplit('/').next()?;
-        named_in(last.split([':', '@']).next()?)
-    };
+    let of_image = || named_in(container.image_name());
     let of_command = lines.iter().find_map(CommandLine::program);
     of_command
         .or_else(of_image)

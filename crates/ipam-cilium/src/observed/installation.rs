@@ -278,12 +278,11 @@ impl Installation {
 
 impl Reader {
     pub(super) fn daemon_set(&mut self, view: &WorkloadView<'_>) {
-        let templates = view.spec.template.iter();
-        let agents: Vec<&Container> = templates
-            .clone()
-            .flat_map(|template| &template.spec.containers)
+        let agents = view.containers();
+        let agents: Vec<&Container> = agents
             .filter(|container| container.name == "cilium-agent")
             .collect();
+        let templates = view.spec.template.iter();
         let resolvers = templates
             .flat_map(|template| &template.spec.init_containers)
             .filter(|container| container.name == "config");
@@ -309,8 +308,7 @@ impl Reader {
     }
 
     pub(super) fn operator(&mut self, view: &WorkloadView<'_>) {
-        let templates = view.spec.template.iter();
-        let containers = templates.flat_map(|template| &template.spec.containers);
+        let containers = view.containers();
         for container in containers.filter(|container| container.name == "cilium-operator") {
             let seen = OperatorSeen {
                 name: view.metadata.name.clone().into_owned(),
@@ -319,9 +317,9 @@ impl Reader {
                     false => OperatorState::Changing,
                 },
                 replicas: view.spec.replicas,
-                variables: only_variables(container),
                 version: version_of_image(&container.image),
                 arguments: arguments(container),
+                variables: only_variables(container),
             };
             self.installation(view).operators.push(seen);
         }

@@ -32,15 +32,12 @@ pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
     if view.status.current_number_scheduled == Some(0) {
         return None;
     }
-    let containers = view.spec.template.iter();
-    let mut containers = containers.flat_map(|template| &template.spec.containers);
-    let program = containers.find_map(|container| {
+    let program = view.containers().find_map(|container| {
         let mut words = container.command.iter().chain(&container.args);
         if words.any(|word| word == ROUTES_OFF) {
             return None;
         }
-        let last = container.image.rsplit('/').next()?;
-        let name = last.split([':', '@']).next()?;
+        let name = container.image_name();
         let mut programs = SpecRouter::ALL.into_iter();
         programs.find(|program| name.contains(program.as_str()))
     });

@@ -262,6 +262,13 @@ pub(super) struct WorkloadStatus {
 }
 
 impl WorkloadView<'_> {
+    /// The containers of a Pod, or of the Pods of a workload.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &Container> + Clone {
+        let of_template = self.spec.template.iter();
+        let of_template = of_template.flat_map(|template| &template.spec.containers);
+        self.spec.containers.iter().chain(of_template)
+    }
+
     /// Whether no Pod of it runs: it has ended, or it is scaled to zero.
     pub(super) fn is_over(&self) -> bool {
         let phase = self.status.phase.as_deref();
@@ -322,6 +329,14 @@ pub(super) struct Container {
     pub args: Vec<String>,
     #[serde(default, deserialize_with = "nullable")]
     pub env: Vec<Variable>,
+}
+
+impl Container {
+    /// `cilium` of `quay.io/cilium/cilium:v1.19.3`.
+    pub(super) fn image_name(&self) -> &str {
+        let last = self.image.rsplit('/').next().unwrap_or_default();
+        last.split([':', '@']).next().unwrap_or_default()
+    }
 }
 
 /// An environment variable. Without a value, it comes from another object.
