@@ -111,8 +111,8 @@ impl Lowering {
                 }
                 self.document_of(kind, &document);
             }
-            Ok(Recognition::Foreign(kind)) => self.ignored.document(kind, document.start()),
-            Ok(Recognition::NoObject) => self.ignored.no_object(document.start()),
+            Ok(Recognition::Foreign(kind)) => self.ignored.document(Some(kind), document.start()),
+            Ok(Recognition::NoObject) => self.ignored.document(None, document.start()),
             Ok(Recognition::List) => match document.into_items() {
                 Ok(items) => items.into_iter().for_each(|item| self.document(item)),
                 Err(list) => {

@@ -263,10 +263,9 @@ fn manifest(document: &Document) -> Option<CiliumManifest> {
 
 #[derive(Debug, Default)]
 pub(super) struct Ignored {
-    kinds: BTreeMap<ForeignKind, Places>,
+    /// Documents by kind; `None` if they are no objects.
+    kinds: BTreeMap<Option<ForeignKind>, Places>,
     namespaces: BTreeMap<DocumentKind, Places>,
-    /// Documents that are no objects; at most one entry.
-    no_objects: BTreeMap<(), Places>,
 }
 
 #[derive(Debug)]
@@ -299,12 +298,8 @@ impl Places {
 }
 
 impl Ignored {
-    pub(super) fn document(&mut self, kind: ForeignKind, origin: Origin) {
+    pub(super) fn document(&mut self, kind: Option<ForeignKind>, origin: Origin) {
         Places::note(&mut self.kinds, kind, origin);
-    }
-
-    pub(super) fn no_object(&mut self, origin: Origin) {
-        Places::note(&mut self.no_objects, (), origin);
     }
 
     /// `metadata.namespace` of a kind that has no namespace.
@@ -313,17 +308,18 @@ impl Ignored {
     }
 
     pub(super) fn has_documents(&self) -> bool {
-        !self.kinds.is_empty() || !self.no_objects.is_empty()
+        !self.kinds.is_empty()
     }
 
     pub(super) fn findings(&self) -> impl Iterator<Item = Finding> {
         let kinds = self.kinds.iter().map(|(foreign, places)| {
-            let ForeignKind { api_version, kind } = foreign;
-            let (api_version, kind) = (one_line(api_version), one_line(kind));
-            let message = format!(
-                "ignored {} of kind `{kind}` of `{api_version}`",
-                places.documents()
-            );
+            let what = match foreign {
+                Some(ForeignKind { api_version, kind }) => {
+                    format!("of kind `{}` of `{}`", one_line(kind), one_line(api_version))
+                }
+                None => "without `apiVersion` and `kind`".to_owned(),
+            };
+            let message = format!("ignored {} {what}", places.documents());
             let help = format!(
                 "if this program should read it, write `apiVersion: {API_VERSION}` and one of its kinds"
             );
@@ -336,17 +332,7 @@ impl Ignored {
             let help = "remove it; objects of this kind have no namespace";
             remark("ignored-namespace", message, &places.first).help(help)
         });
-        let no_objects = self.no_objects.values().map(|places| {
-            let message = format!(
-                "ignored {} without `apiVersion` and `kind`",
-                places.documents()
-            );
-            let help = format!(
-                "if this program should read it, write `apiVersion: {API_VERSION}` and one of its kinds"
-            );
-            remark("foreign-kind", message, &places.first).help(help)
-        });
-        kinds.chain(no_objects).chain(namespaces)
+        kinds.chain(namespaces)
     }
 }
 
