@@ -6,7 +6,7 @@ use super::comment_services::Loss;
 use super::human::{Detail, limit};
 use super::markdown::place;
 use super::phrase::Phrase;
-use super::plan_sections::{evidence, short_name, unapproved_blocks};
+use super::plan_sections::{short_name, unapproved_block, unapproved_blocks};
 use super::text::grouped_digits;
 use super::{causes, comment_disruptive};
 use ipam_core::model::Severity;
@@ -259,12 +259,7 @@ fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
 
 fn approval(plan: &PlanDocument) -> Option<Risk<'_>> {
     let (change, block) = unapproved_blocks(&plan.changes).next()?;
-    let what = Phrase::new("block ")
-        .value(&block.block)
-        .words(" of ")
-        .value(&change.name)
-        .words(": ")
-        .sentence(&evidence(block));
+    let what = unapproved_block(change, block);
     let way_out = "find out who wrote it, or pin another block: who applies the plan approves it";
     Some(Risk::new(Subject::Others, what, way_out))
 }

@@ -45,15 +45,13 @@ pub(super) fn unapproved<'p>(
     detail: Detail,
 ) -> Listing<'p> {
     let row = |(change, block): (&ChangeDocument, &UnapprovedBlockDocument)| {
-        let line = Phrase::new("block ").value(&block.block).words(" of ");
-        let line = line.value(&change.name).words(": ");
         Row::new([
             Phrase::of(&change.name),
             Phrase::of(&block.block),
             Phrase::prose(&evidence(block)),
         ])
         .sign(Paint::Red, "!")
-        .line(line.sentence(&evidence(block)))
+        .line(unapproved_block(change, block))
     };
     let title = Phrase::new(&summary.approval_headline().unwrap_or_default());
     let all = unapproved_blocks(changes).collect();
@@ -64,6 +62,12 @@ pub(super) fn unapproved<'p>(
     )
     .form(Form::Titled, UpTo(2))
     .first_rows(all, limit(detail), row)
+}
+
+pub(super) fn unapproved_block(change: &ChangeDocument, block: &UnapprovedBlockDocument) -> Phrase {
+    let line = Phrase::new("block ").value(&block.block).words(" of ");
+    let line = line.value(&change.name).words(": ");
+    line.sentence(&evidence(block))
 }
 
 /// Every block that needs approval, with its change.
@@ -80,7 +84,7 @@ pub(super) fn unapproved_blocks(
 }
 
 /// The field that shows the block, its last writer, and why no pool would give it.
-pub(super) fn evidence(block: &UnapprovedBlockDocument) -> String {
+fn evidence(block: &UnapprovedBlockDocument) -> String {
     let UnapprovedBlockDocument {
         block: _,
         source,

@@ -58,12 +58,7 @@ impl DaemonConfig {
 
 fn pool(written: &Field<'_>) -> Result<PoolSize, CniError> {
     written.only(&["free", "most"])?;
-    let number = |key: &str| {
-        let field = written.get(key);
-        field
-            .map(|field| field.number("a number of ports"))
-            .transpose()
-    };
+    let number = |key| written.number_of(key, "a number of ports");
     let free: usize =
         number("free")?.ok_or_else(|| invalid(&format!("`{written}.free` is missing")))?;
     // Several Pods may end at once, before others start.

@@ -207,7 +207,11 @@ impl<'v> Field<'v> {
         field.map(|field| field.parsed(expected)).transpose()
     }
 
-    fn number_of<T: TryFrom<u64>>(&self, key: &str, expected: &str) -> Result<Option<T>, CniError> {
+    pub(super) fn number_of<T: TryFrom<u64>>(
+        &self,
+        key: &str,
+        expected: &str,
+    ) -> Result<Option<T>, CniError> {
         let field = self.get(key);
         field.map(|field| field.number(expected)).transpose()
     }
