@@ -14,7 +14,7 @@ use super::routes::time;
 use crate::routes::{PAGE, Request, Routes, encoded};
 use crate::{Client, ForgeError, Kind, Repository};
 
-/// Most pages of a folder's list that are read.
+/// Limit of the pages that are read of a folder's list.
 const PAGES: usize = 1_000;
 
 /// How the files of a directory in the branch are related to those of a commit.
@@ -58,7 +58,7 @@ pub fn files_in_branch(
     check_commit(commit)?;
     let files = Files { client, repository };
     patiently(patience, || {
-        // Also if it is the last commit: of a wrong path, the branch says nothing.
+        // The paths are read even if `commit` is the last one: comparing ids reports no wrong path.
         let here: Vec<Content> = paths
             .iter()
             .map(|path| files.required_content(commit, path))
@@ -112,7 +112,7 @@ type Entries = BTreeMap<String, Entry>;
 /// The content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// That of the top of the repository.
+    /// The content of the repository's top folder.
     Top(Entries),
     Entry(Entry),
 }
@@ -182,7 +182,7 @@ impl Files<'_> {
             all.extend(listed);
             match routes.has_more(&answer) {
                 false => return Ok(all),
-                // A server without pages gives the same ones again.
+                // A server without pages repeats the same entries.
                 true if all.len() == known => break,
                 true => {}
             }
@@ -258,9 +258,9 @@ impl Routes {
 /// A merged pull request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Its number.
+    /// Number of the pull request.
     pub number: u64,
-    /// When it was merged, by the forge's clock.
+    /// When the pull request was merged, by the forge's clock.
     pub time: Timestamp,
 }
 

@@ -13,15 +13,15 @@ use crate::{Kind, PullRequest, Repository, Token};
 /// What a CI job knows. All of it can be missing.
 #[derive(Clone, Debug, Default)]
 pub struct CiEnvironment {
-    /// The CI's forge.
+    /// The forge that runs the CI.
     pub kind: Option<Kind>,
-    /// The address of its API.
+    /// Address of the forge's API.
     pub api_url: Option<String>,
     /// The repository that a pull request goes to.
     pub repository: Option<String>,
     /// The pull request of the job.
     pub pull_request: Option<PullRequest>,
-    /// Its last commit when the job started.
+    /// Last commit of the pull request when the job started.
     pub head: Option<String>,
     /// The commit that the job runs for.
     pub commit: Option<String>,
@@ -96,7 +96,7 @@ fn of_gitlab(lookup: Lookup<'_>) -> CiEnvironment {
     }
 }
 
-/// GitHub Actions, and what is like it.
+/// Reads the variables of GitHub Actions, and of forges that set the same ones.
 fn of_actions(
     kind: Kind,
     lookup: Lookup<'_>,
@@ -132,7 +132,7 @@ fn of_actions(
     })
 }
 
-/// The pull request of an event, and its last commit.
+/// Pull request of the event that started a job, and the last commit of the pull request.
 fn of_event(event: &Value) -> (Option<PullRequest>, Option<String>) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let direct = &event["pull_request"];
@@ -267,7 +267,7 @@ impl ApiUrl {
         Ok(ApiUrl(text.trim_end_matches('/').to_owned()))
     }
 
-    /// Whether both have one scheme, host and port.
+    /// Whether two addresses have the same scheme, host and port.
     pub(crate) fn has_origin_of(&self, other: &str) -> bool {
         let origin = |text: &str| {
             let uri = text.parse::<Uri>().ok()?;
@@ -298,7 +298,7 @@ fn is_loopback(host: &str) -> bool {
     host == "[::1]" || host.eq_ignore_ascii_case("localhost") || is_ipv4 && host.starts_with("127.")
 }
 
-/// Why a comment could not be posted.
+/// Why a request to the forge failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ForgeError {
     /// Settings of the environment or the command line.
@@ -307,17 +307,17 @@ pub enum ForgeError {
     /// No answer, or the server is busy: a later attempt may succeed.
     #[error("{place}: {why}")]
     Unavailable {
-        /// The request.
+        /// Method and address of the request.
         place: String,
-        /// Why.
+        /// What failed: the connection, or the server with its message.
         why: String,
         /// What the server asked for.
         retry_after: Option<Duration>,
     },
-    /// The token is unknown, expired, or may not do it.
+    /// The token is unknown, expired, or lacks a permission.
     #[error("{place}: status {status}{words}: {way_out}")]
     Denied {
-        /// The request.
+        /// Method and address of the request.
         place: String,
         /// 401, 403 or 404.
         status: u16,
@@ -326,12 +326,11 @@ pub enum ForgeError {
         /// What may be missing.
         way_out: String,
     },
-    /// Any other status.
+    /// The server answers with a status that no other variant covers.
     #[error("{place}: status {status}{words}")]
     Refused {
-        /// The request.
+        /// Method and address of the request.
         place: String,
-        /// The status.
         status: u16,
         /// The words of the server, or nothing.
         words: String,
@@ -339,9 +338,9 @@ pub enum ForgeError {
     /// An answer in another form than documented.
     #[error("{place}: unexpected answer: {why}")]
     Unexpected {
-        /// The request.
+        /// Method and address of the request.
         place: String,
-        /// What is missing.
+        /// What the answer lacks.
         why: String,
     },
     /// The server sends the request, and with it the token, elsewhere.
@@ -349,9 +348,9 @@ pub enum ForgeError {
         "{place}: the server redirects to {to}, and the token is not sent there; set --api-url to the final address"
     )]
     Redirected {
-        /// The request.
+        /// Method and address of the request.
         place: String,
-        /// The host.
+        /// Host that the server redirects to.
         to: String,
     },
 }

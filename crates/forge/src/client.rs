@@ -22,7 +22,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Longest answer that is read, in bytes: Gitea lists all comments at once.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Redirects of one request, all of them on one host.
+/// Limit of the redirects of one request, all of them on one host.
 const REDIRECTS: usize = 3;
 
 /// A client of one forge.
@@ -185,7 +185,7 @@ impl Client {
             ureq::Error::BodyExceedsLimit(_) => {
                 return self.unexpected(request, "it is longer than 64 MiB");
             }
-            // This is how a connection reports a refused certificate.
+            // A connection reports a refused certificate as invalid data.
             ureq::Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
                 return ForgeError::Misconfigured(format!(
                     "{}: {}",

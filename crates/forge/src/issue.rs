@@ -15,15 +15,15 @@ use crate::{Client, ForgeError, Kind, Repository};
 /// Issues of one page. Gitea gives no more.
 const PAGE: usize = 50;
 
-/// Most pages of open issues that are read.
+/// Limit of the pages of open issues that are read.
 const PAGES: usize = 100;
 
 /// An issue of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Its number.
+    /// Number of the issue.
     pub number: u64,
-    /// Its page, where the forge names it.
+    /// Address of the issue's page, if the forge names it.
     pub url: Option<String>,
     author: String,
     body: String,
@@ -34,14 +34,14 @@ pub struct Issue {
 pub enum IssueWanted<'w> {
     /// Open, with this title and text.
     Open {
-        /// One line of plain text.
+        /// Title of the issue: one line of plain text.
         title: &'w str,
-        /// Markdown.
+        /// Text of the issue, in Markdown.
         text: &'w str,
     },
     /// Closed, with this text.
     Closed {
-        /// Markdown.
+        /// Text of the issue, in Markdown.
         text: &'w str,
     },
 }
@@ -256,7 +256,7 @@ impl Marker {
         Marker(digits.collect())
     }
 
-    /// Whether a comment begins with it.
+    /// Whether a text begins with this marker.
     pub(crate) fn is_in(&self, body: &str) -> bool {
         body.lines().next().map(str::trim_end) == Some(self.to_string().as_str())
     }

@@ -11,7 +11,7 @@ use super::client::patiently;
 use crate::routes::{PAGE, Request};
 use crate::{Client, ForgeError, Marker, Place, PullRequest, Repository};
 
-/// Most pages of comments that are read.
+/// Limit of the pages of comments that are read.
 const PAGES: usize = 100;
 
 /// An edit is at least this much younger than its comment: GitHub and Gitea tell whole seconds.
@@ -20,22 +20,22 @@ const CLOCK: SignedDuration = SignedDuration::from_secs(1);
 /// A comment of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// Its number.
+    /// Number of the comment.
     pub id: u64,
-    /// The name of its author's account.
+    /// Name of the author's account.
     pub author: String,
-    /// Its text.
+    /// Text of the comment.
     pub body: String,
-    /// Its page, where the forge names it.
+    /// Address of the comment's page, if the forge names it.
     pub url: Option<String>,
-    /// When it was posted, by the forge's clock.
+    /// When the comment was posted, by the forge's clock.
     pub created: Option<Timestamp>,
     /// When it last changed. On GitLab, a reply in its thread is a change, too.
     pub changed: Option<Timestamp>,
 }
 
 impl Comment {
-    /// Whether it may have another text than the one that it was posted with.
+    /// Whether the comment may have another text than the one that it was posted with.
     #[must_use]
     pub fn may_be_edited(&self) -> bool {
         match (self.created, self.changed) {
@@ -53,7 +53,7 @@ pub enum Renewal<'t> {
     /// A new comment takes its place, and the older one is deleted. A comment that was not edited,
     /// and differs only in the time of its text, stays.
     Anew {
-        /// This time as it is in the text.
+        /// The time as it is written in the text.
         time: &'t str,
     },
 }
@@ -61,22 +61,21 @@ pub enum Renewal<'t> {
 /// How a comment got its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is new.
+    /// A new comment was posted.
     Created,
-    /// It was edited.
+    /// The existing comment was edited.
     Updated,
-    /// It is new, and an older one was deleted.
+    /// A new comment was posted, and an older one was deleted.
     Replaced,
-    /// It had the text.
+    /// The existing comment already had the text.
     Unchanged,
 }
 
 /// A posted comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// How it got its text.
+    /// How the comment got its text.
     pub how: How,
-    /// The comment.
     pub comment: Comment,
     /// Number of further comments of ours with its marker, which were deleted.
     pub doubles: usize,
@@ -115,7 +114,7 @@ pub fn post(
             "the comment is longer than {limit} characters"
         )));
     }
-    // All of it again: the answer to a POST that succeeded may be lost.
+    // An attempt repeats every step: the answer to a POST that succeeded may be lost.
     patiently(patience, || {
         let Some(discussion) = discussion(client, place)? else {
             return Ok(Outcome::MovedOn(None));
@@ -201,11 +200,11 @@ struct Discussion<'c> {
 struct Marked {
     /// Of our own, the oldest first.
     ours: Vec<Comment>,
-    /// Number of those of others.
+    /// Number of comments with the marker by other accounts.
     forged: usize,
 }
 
-/// The comments with the marker, by whether they are ours.
+/// Splits the comments with the marker by whether the account `me` wrote them.
 fn marked(comments: BTreeMap<u64, Comment>, me: &str, marker: &Marker) -> Marked {
     let mut found = Marked::default();
     for comment in comments.into_values() {
@@ -237,7 +236,7 @@ impl Discussion<'_> {
             return self.edit(first, doubles, text, forged);
         }
         let created = self.create(text)?;
-        // Another job may have posted at the same time: both keep the oldest one.
+        // Another job may have posted at the same time: both jobs keep the oldest comment.
         let Marked { ours, forged } = self.marked(&me, marker)?;
         match ours.split_first() {
             Some((first, doubles)) if first.id != created.id => {
@@ -310,7 +309,7 @@ impl Discussion<'_> {
             let routes = &self.client.routes;
             let request = routes.delete(self.repository, self.number, comment.id);
             match self.client.ask(&request) {
-                // Another job was faster.
+                // Another job deleted the comment first.
                 Ok(_) | Err(ForgeError::Denied { status: 404, .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -322,7 +321,7 @@ impl Discussion<'_> {
         Ok(marked(self.comments()?, me, marker))
     }
 
-    /// All comments by number: the oldest first.
+    /// All comments by number, the oldest first.
     fn comments(&self) -> Result<BTreeMap<u64, Comment>, ForgeError> {
         let mut all = BTreeMap::new();
         for page in 1..=PAGES {
@@ -339,7 +338,7 @@ impl Discussion<'_> {
                 .iter()
                 .filter_map(|one| self.client.routes.comment(one));
             all.extend(comments.map(|comment| (comment.id, comment)));
-            // A server without pages answers with the same list again.
+            // A server without pages repeats the same list.
             if length < PAGE || all.len() == known {
                 return Ok(all);
             }

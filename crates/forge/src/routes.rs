@@ -82,7 +82,7 @@ impl Routes {
         }
     }
 
-    /// One page of comments, the oldest first. Gitea has one page, whatever is asked for.
+    /// Request of one page of comments, the oldest first. Gitea answers with all comments at once.
     pub(crate) fn comments(&self, repository: &Repository, number: u64, page: usize) -> Request {
         let order = match self.kind {
             Kind::GitLab => "&sort=asc&order_by=created_at",

@@ -55,11 +55,11 @@ pub struct Visit {
     pub host: Option<String>,
 }
 
-/// An answer.
+/// An HTTP answer: status, content type and body.
 #[derive(Clone, Debug)]
 pub struct Answer {
     status: StatusCode,
-    /// Its `Content-Type`.
+    /// Value of the header `Content-Type`.
     kind: &'static str,
     body: Bytes,
 }
@@ -79,12 +79,12 @@ impl Answer {
         Answer::text(StatusCode::OK, text)
     }
 
-    /// There is nothing at this path.
+    /// Status 404: there is no page at the path.
     pub fn not_found() -> Answer {
         Answer::text(StatusCode::NOT_FOUND, "not found")
     }
 
-    /// The visitor may not see it; with the reason.
+    /// Status 403: the visitor may not see the page, for this reason.
     pub fn forbidden(why: &str) -> Answer {
         Answer::text(StatusCode::FORBIDDEN, why)
     }
@@ -141,7 +141,7 @@ impl HttpServer {
         self.listener.local_addr()
     }
 
-    /// Answers requests while it is polled.
+    /// Answers requests for as long as the future is polled.
     pub async fn serve<S: Site>(&self, site: &Arc<S>) -> Infallible {
         let mut connections = Connections::new(S::CONNECTIONS);
         loop {
@@ -283,7 +283,7 @@ pub trait Reports: Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     Healthy,
-    /// With the reason.
+    /// Why the process is unhealthy.
     Unhealthy(String),
 }
 

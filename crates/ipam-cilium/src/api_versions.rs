@@ -32,7 +32,7 @@ enum Served {
     V2alpha1,
     /// `v2alpha1` is not deprecated.
     Both,
-    /// `v2alpha1` is deprecated.
+    /// Both versions are served, and `v2alpha1` is marked as deprecated.
     V2AndDeprecated,
     V2,
     /// The only version is deprecated.
@@ -173,7 +173,7 @@ pub struct LostField {
     pub minor: u16,
     /// `[]` stands for every item of a list.
     pub path: &'static str,
-    /// What to do in its place, as an order.
+    /// What to do without the field: a sentence in the imperative.
     pub instead: &'static str,
     pub source: &'static str,
 }

@@ -14,7 +14,7 @@ type Release = (u16, u16);
 pub struct Releases {
     /// The first release of each minor release that got it; all later minor releases have it too.
     since: &'static [Release],
-    /// The first release without it.
+    /// The first release that no longer has the behaviour.
     before: Release,
 }
 
@@ -77,7 +77,7 @@ pub const POOL_BLOCKS: Releases = Releases::since(&[(15, 0)]);
 pub const FIRST_LAST_FIELD: Releases = Releases::since(&[(15, 0)]);
 /// The first and the last address of a CIDR are given unless `allowFirstLastIPs` is `No`.
 pub const FIRST_LAST_GIVEN: Releases = Releases::since(&[(16, 0)]);
-/// Pools are `cilium.io/v2`.
+/// `CiliumLoadBalancerIPPool`s are `cilium.io/v2`.
 pub const POOL_V2: Releases = Releases::since(&[(18, 0)]);
 /// LB-IPAM serves Services of class `io.cilium/l2-announcer`.
 pub const L2_CLASS: Releases = Releases::since(&[(15, 0)]);

@@ -13,9 +13,9 @@ use ipam_core::model::Selector;
 pub struct DisruptionBudget {
     pub namespace: String,
     pub name: String,
-    /// `None`: it selects no Pod.
+    /// Pods that the budget limits; `None` selects no Pod.
     selector: Option<Selector>,
-    /// Evictions that it allows now.
+    /// Number of evictions that the budget allows now (`status.disruptionsAllowed`).
     pub allowed: u32,
 }
 
@@ -39,12 +39,12 @@ impl DisruptionBudget {
         })
     }
 
-    /// `NAMESPACE/NAME`.
+    /// The budget as `NAMESPACE/NAME`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether it limits evictions of the Pod.
+    /// Whether the budget limits evictions of this Pod.
     pub fn covers(&self, pod: &Pod) -> bool {
         let selects = |selector: &Selector| selector.matches(&pod.labels);
         pod.life == Life::Active

@@ -19,16 +19,15 @@ const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Label of Cilium's agents.
 const AGENT_LABEL: (&str, &str) = ("k8s-app", "cilium");
 
-/// Default of `terminationGracePeriodSeconds`.
+/// Default of `terminationGracePeriodSeconds`, in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
-/// A Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// The Node that it is bound to, if any.
+    /// The Node that the Pod is bound to, if any.
     pub node: Option<String>,
     pub labels: Labels,
     pub keeper: Keeper,
@@ -40,16 +39,16 @@ pub struct Pod {
     pub grace: SignedDuration,
 }
 
-/// What makes the Pod anew once it is gone.
+/// What replaces the Pod after its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeper {
     /// A DaemonSet, which puts it on the same node again at once.
     DaemonSet,
-    /// Another controller, by its kind.
+    /// Another controller replaces the Pod; its kind.
     Controller(String),
     /// The node's kubelet, from a file.
     Kubelet,
-    /// Nothing: the Pod is lost.
+    /// Nothing replaces the Pod: it is lost.
     None,
 }
 
@@ -57,9 +56,9 @@ pub enum Keeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
     Active,
-    /// It has a deletion timestamp.
+    /// The Pod has a deletion timestamp.
     Ending,
-    /// It succeeded or failed.
+    /// The Pod succeeded or failed.
     Finished,
 }
 
@@ -68,14 +67,14 @@ pub enum Life {
 pub enum PodNetwork {
     /// The Pod uses the addresses of its node.
     Host,
-    /// The Pod's own addresses; empty until it has some.
+    /// The Pod's own addresses; empty until the Pod has some.
     Own(Vec<IpAddr>),
 }
 
 /// Whether a Pod has data that is lost with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalData {
-    /// It has an `emptyDir`.
+    /// The Pod has an `emptyDir`.
     EmptyDir,
     None,
 }
@@ -83,7 +82,7 @@ pub enum LocalData {
 /// Whether a Pod uses files of its node, which stay there when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostData {
-    /// It has a `hostPath`.
+    /// The Pod has a `hostPath`.
     HostPath,
     None,
 }
@@ -105,12 +104,12 @@ impl Pod {
         Ok(view.into())
     }
 
-    /// `NAMESPACE/NAME`.
+    /// The Pod as `NAMESPACE/NAME`.
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// Whether it is an agent of Cilium: one of a DaemonSet, which replaces it.
+    /// Whether the Pod is an agent of Cilium: a Pod of a DaemonSet, which replaces it.
     pub fn is_agent(&self) -> bool {
         let (key, value) = AGENT_LABEL;
         let is_labelled = self.labels.get(key).is_some_and(|text| text == value);

@@ -37,13 +37,13 @@ const fn release(minor: u16, patch: u16) -> CiliumVersion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
     Known,
-    /// Its minor release is older than the oldest known one.
+    /// The minor release is older than the oldest known one.
     TooOld,
-    /// Its minor release is newer than the newest known one.
+    /// The minor release is newer than the newest known one.
     NewerMinor,
-    /// Its minor release is known, and the patch release is not.
+    /// The minor release is known, and the patch release is not.
     UnknownPatch,
-    /// It is not a release yet.
+    /// The version is a pre-release.
     PreRelease,
 }
 
@@ -70,7 +70,7 @@ pub fn latest_patch(version: CiliumVersion) -> Option<u16> {
         .map(|(_, patch)| *patch)
 }
 
-/// Why nobody can tell what a release does; `None` for a known one.
+/// Why it is unknown what a release does; `None` for a known release.
 pub fn why_unknown(version: CiliumVersion) -> Option<String> {
     match knowledge(version) {
         Knowledge::Known | Knowledge::TooOld => None,
@@ -133,7 +133,7 @@ const UNSHARES: &str = "the operator of this release unshares addresses when it 
 const MOVES: &str = "with several addresses for one sharing key, a starting operator of this release moves Services";
 const PIN: &str = "use another patch release, or pin the Services with `cilium-ipam lb freeze`";
 
-/// Known faults.
+/// Known faults of Cilium releases.
 pub const FAULTS: [Fault; 8] = [
     Fault {
         minor: 15,
@@ -218,13 +218,13 @@ impl Fault {
         patch.is_some_and(|patch| self.patches.contains(&patch))
     }
 
-    /// As [`Fault::is_in`], but a minor release without a patch may be one of them.
+    /// Like [`Fault::is_in`], but a minor release without a patch number may have the fault.
     pub fn may_be_in(&self, version: CiliumVersion) -> bool {
         let is_minor = version.patch.is_none() && (version.major, version.minor) == (1, self.minor);
         is_minor || self.is_in(version)
     }
 
-    /// The releases that have it.
+    /// The releases that have the fault.
     pub fn releases(&self) -> impl Iterator<Item = CiliumVersion> + use<> {
         let minor = self.minor;
         self.patches.clone().map(move |patch| release(minor, patch))

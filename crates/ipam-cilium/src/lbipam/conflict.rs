@@ -35,9 +35,9 @@ impl Certainty {
 /// A conflict that disables a pool, or may disable it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The pool's range.
+    /// The range of the disabled pool.
     pub range: Range,
-    /// The other pool; its own name if it overlaps itself.
+    /// Name of the overlapping pool; the pool's own name if its ranges overlap each other.
     pub with: String,
     pub with_range: Range,
     pub certainty: Certainty,

@@ -14,7 +14,7 @@ use ipam_core::net::Family;
 /// An address that the operator has not allocated until it processes the Service.
 pub(super) struct Imported<'p> {
     pub(super) address: IpAddr,
-    /// Index of its pool.
+    /// Index of the address's pool.
     pub(super) of_pool: usize,
     pub(super) service: &'p LbService,
 }

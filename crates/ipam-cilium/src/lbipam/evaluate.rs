@@ -131,7 +131,7 @@ fn serve<'s>(
     mark_rivals(requests, &competing, pools, outcomes);
 }
 
-/// Every Service as it is.
+/// The outcome in which every Service keeps its addresses.
 fn untouched(services: &[&LbService]) -> Evaluated {
     let outcome = |service: &LbService| ServiceOutcome {
         keeps: service.ingress.clone(),
@@ -258,8 +258,9 @@ impl Takers {
         takers
     }
 
-    /// Whether they may take this free address of a range, whose first one may be reserved. Each run of
-    /// free addresses begins behind one that is held or may be, and they take it from its start.
+    /// Whether the Services may take this free address of a range, whose first address may be
+    /// reserved. Each run of free addresses begins after one that is held or may be, and the
+    /// Services take addresses from the start of the run.
     pub(super) fn may_take(
         &self,
         address: IpAddr,
@@ -321,7 +322,7 @@ pub(super) fn mark_rivals(
     for ((request, rank), outcome) in requests.iter().zip(ranks).zip(outcomes) {
         let is_short = |gain: &GainedAddress| match gain {
             GainedAddress::Exactly(_) => false,
-            // One of several addresses of a sharing key has no pool.
+            // A choice between several addresses of a sharing key names no pool.
             GainedAddress::OneOf { pools, .. } if pools.is_empty() => false,
             GainedAddress::OneOf { family, pools } => short
                 .get(&(*rank, *family))

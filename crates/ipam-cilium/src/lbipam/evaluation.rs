@@ -27,9 +27,9 @@ pub(super) fn lacks(outcome: &ServiceOutcome, family: Family) -> bool {
 /// Why a Service keeps an address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeptBecause {
-    /// The operator has allocated it.
+    /// The operator has allocated the address.
     Allocated,
-    /// The operator allocates it when it processes the Service.
+    /// The operator allocates the address when it processes the Service.
     Imported,
     /// Several ranges may be its source, and some of them are gone; or its pool overlaps another
     /// one, and chance decides which of them is used.
@@ -40,7 +40,7 @@ pub(super) struct Evaluation<'p> {
     pub(super) rules: &'p LbRules,
     pub(super) state: OperatorState<'p>,
     pub(super) ranges: Vec<ActiveRange<'p>>,
-    /// Indexes into `ranges`.
+    /// Indexes into `ranges`, by the addresses of the ranges.
     index: RangeIndex<usize>,
     /// Ranges of the previous pools, with the indexes of the pools.
     known: RangeIndex<usize>,
@@ -179,7 +179,7 @@ impl<'p> Evaluation<'p> {
 
     /// Indexes of the ranges that cover an address, in order.
     pub(super) fn covering(&self, address: IpAddr) -> Vec<usize> {
-        // LB-IPAM compares it with ranges of IPv4 and finds none.
+        // LB-IPAM compares an IPv4-mapped address with IPv4 ranges, and none matches.
         if address.to_canonical() != address {
             return Vec::new();
         }

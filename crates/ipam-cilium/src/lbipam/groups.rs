@@ -24,13 +24,13 @@ use ipam_core::net::{Family, Range};
 /// Pools and Services that no other ones affect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Names.
+    /// Names of `CiliumLoadBalancerIPPool`s.
     pub pools: BTreeSet<String>,
-    /// Names.
+    /// Namespaces and names of Services.
     pub services: BTreeSet<ServiceName>,
 }
 
-/// All groups.
+/// All groups of one cluster, with the group of each pool and Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     groups: Vec<Group>,
@@ -115,7 +115,7 @@ impl Members {
         Members((0..count).collect())
     }
 
-    /// The first member of its group.
+    /// The first member of a member's group, which stands for the group.
     fn first_of(&mut self, member: usize) -> usize {
         let mut at = member;
         while self.0[at] != at {
@@ -131,7 +131,7 @@ impl Members {
         self.0[one.max(other)] = one.min(other);
     }
 
-    /// Joins those with the same key.
+    /// Joins the groups of members with the same key.
     fn join_equal<K: Ord>(&mut self, keyed: impl Iterator<Item = (K, usize)>) {
         let mut first: BTreeMap<K, usize> = BTreeMap::new();
         for (key, member) in keyed {

@@ -46,17 +46,17 @@ pub struct AddressPoolSpec {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub blocks: Vec<AddressBlock>,
-    /// Services that may use it; absent: all.
+    /// Services that may use the pool; absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_selector: Option<WrittenSelector>,
-    /// `Yes` or `No`.
+    /// `Yes` or `No`: whether Services may get the first and last address of each CIDR.
     #[serde(
         default,
         rename = "allowFirstLastIPs",
         skip_serializing_if = "Option::is_none"
     )]
     pub allow_first_last: Option<String>,
-    /// Whether it gives no new addresses.
+    /// Whether the pool gives no new addresses.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -92,7 +92,7 @@ ipam_core::text_enum! {
     /// A version of the API that serves address pools, as written in `apiVersion`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum AddressPoolApi {
-        /// From 1.18 on.
+        /// Served from Cilium 1.18 on.
         V2 = "cilium.io/v2",
         /// From 1.13 on, deprecated from 1.19 on.
         V2Alpha1 = "cilium.io/v2alpha1",
@@ -140,8 +140,8 @@ impl AddressPoolManifest {
 }
 
 impl AddressBlock {
-    /// Its addresses; `None` if the operator rejects the entry. An IPv4-mapped address counts as
-    /// IPv4, as in packets, although LB-IPAM treats it as IPv6 (`netip.ParseAddr`).
+    /// Addresses of the block; `None` if the operator rejects the entry. An IPv4-mapped address
+    /// counts as IPv4, as in packets, although LB-IPAM treats it as IPv6 (`netip.ParseAddr`).
     pub fn range(&self) -> Option<AddressRange> {
         let range = match (&self.cidr, &self.start, &self.stop) {
             (Some(cidr), _, _) if !cidr.is_empty() => {
@@ -162,7 +162,7 @@ impl AddressBlock {
         })
     }
 
-    /// Whether it is IPv4-mapped, so that only LB-IPAM treats it as IPv6.
+    /// Whether the block is written as IPv4-mapped IPv6, so that only LB-IPAM treats it as IPv6.
     pub fn is_written_as_mapped(&self) -> bool {
         is_written_as_mapped(&self.text())
     }
@@ -178,7 +178,7 @@ impl AddressBlock {
 }
 
 impl AddressPoolSpec {
-    /// Every valid range, even those that the running version ignores.
+    /// Every valid range of the spec, even those that the running version ignores.
     pub fn ranges(&self) -> impl Iterator<Item = Range> + '_ {
         self.cidrs
             .iter()

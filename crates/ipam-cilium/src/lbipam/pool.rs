@@ -20,7 +20,7 @@ use ipam_core::net::{Family, Range};
 /// Form of a range in the spec. Only a CIDR can have its first and last address reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RangeForm {
-    /// `cidr`.
+    /// A block with `cidr`.
     Cidr,
     /// `start`, optionally with `stop`.
     StartStop,
@@ -35,11 +35,11 @@ pub struct AddressRange {
 /// `spec.allowFirstLastIPs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstLast {
-    /// `Yes`.
+    /// The value `Yes`: Services may get the first and last address of a CIDR.
     Allowed,
-    /// `No`.
+    /// The value `No`: the first and last address of a CIDR are not given.
     Reserved,
-    /// Absent: it depends on the version.
+    /// The field is absent: the default depends on the version of Cilium.
     #[default]
     Unset,
 }
@@ -49,7 +49,7 @@ pub enum FirstLast {
 pub enum ServingState {
     #[default]
     Enabled,
-    /// It gives no addresses.
+    /// The pool gives no new addresses.
     Disabled,
 }
 
@@ -72,7 +72,7 @@ pub struct AddressPool {
     pub created: Option<String>,
     /// In the order of the spec.
     pub ranges: Vec<AddressRange>,
-    /// Services that may use it; `None` means all.
+    /// Services that may use the pool; `None` means all.
     pub selector: Option<Selector>,
     pub first_last: FirstLast,
     pub state: ServingState,
@@ -87,7 +87,7 @@ impl AddressPool {
             .is_none_or(|selector| selector.matches(labels))
     }
 
-    /// Whether both have the same spec: the operator sees no edit.
+    /// Whether two pools have the same spec: then the operator sees no edit.
     pub(super) fn has_spec_of(&self, other: &AddressPool) -> bool {
         let marking = other.marking;
         *other
@@ -118,7 +118,7 @@ pub(super) fn by_name(pools: &[AddressPool]) -> BTreeMap<&str, &AddressPool> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Includes reserved addresses.
+    /// Number of all addresses of the pool, including reserved ones.
     pub total: u128,
     /// Addresses of Services, and reserved ones.
     pub used: u128,
@@ -147,13 +147,13 @@ impl Counts {
     }
 }
 
-/// A range with its pool and its use.
+/// A range of a pool, and whether the operator uses it.
 pub(super) struct ActiveRange<'p> {
     pub(super) pool: &'p AddressPool,
     /// Index of the pool.
     pub(super) of_pool: usize,
     pub(super) range: AddressRange,
-    /// Whether the operator gives addresses from it.
+    /// Whether the operator gives addresses from this range.
     pub(super) use_of: Result<(), LossReason>,
     /// Whether the operator recognises an address that a Service already shows.
     pub(super) imports: Result<(), LossReason>,
@@ -165,19 +165,19 @@ pub(super) struct ActiveRange<'p> {
 }
 
 impl ActiveRange<'_> {
-    /// Whether it gives addresses. A running operator also gives them from an unused pool that was
-    /// just edited.
+    /// Whether the range gives addresses. A running operator also gives them from an unused pool
+    /// that was just edited.
     pub(super) fn gives(&self) -> bool {
         self.use_of.is_ok() || self.imports.is_ok()
     }
 
-    /// Whether all its addresses are given or reserved.
+    /// Whether all addresses of the range are given or reserved.
     pub(super) fn is_full(&self) -> bool {
         self.taken > self.range.range.width()
     }
 }
 
-/// All ranges, in the order of the pools.
+/// The ranges of all pools, in the order of the pools.
 pub(super) fn active_ranges<'p>(
     pools: &'p [AddressPool],
     rules: &LbRules,

@@ -96,7 +96,7 @@ fn as_start_and_stop(range: Range) -> AddressBlock {
     }
 }
 
-/// Whether this is an annotation of ours that a pool cannot have.
+/// Whether a key has the prefix of `cilium-ipam` and is none of its annotations of pools.
 pub fn is_unknown(annotations: &BTreeMap<String, String>, key: &str) -> bool {
     annotations.contains_key(key) && key.starts_with(OUR_PREFIX) && !POOL_ANNOTATIONS.contains(&key)
 }
@@ -112,7 +112,7 @@ pub struct WrittenSelector {
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub match_labels: Labels,
-    /// Further requirements.
+    /// Requirements beside `matchLabels`; all must hold.
     #[serde(
         default,
         deserialize_with = "nullable",

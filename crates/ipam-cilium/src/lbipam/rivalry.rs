@@ -89,7 +89,7 @@ impl Waiting {
 }
 
 impl Demand {
-    /// Whether there may be too few addresses.
+    /// Whether fewer addresses may be free than Services want or wait for.
     fn is_scarce(&self, waiting: &Waiting) -> bool {
         let is_short = |most: &PerFamily<u128>| {
             let most = most.get(self.family);
@@ -202,7 +202,7 @@ impl Rivalry {
         self.disputed.contains(&address)
     }
 
-    /// Whether a Service that may move could take it.
+    /// Whether a Service that may move could take the gained address.
     pub fn is_doubtful(&self, gain: &GainedAddress, pools: &[AddressPool]) -> bool {
         match gain {
             GainedAddress::OneOf { family, pools } => {

@@ -15,16 +15,17 @@ use ipam_core::net::{Family, Range};
 /// Why LB-IPAM does not serve a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotServed {
-    /// `enable-lb-ipam` is off.
+    /// The setting `enable-lb-ipam` is off.
     SwitchedOff,
-    /// This value of `default-lb-service-ipam` leaves Services without a class to others.
+    /// The value of `default-lb-service-ipam`, which leaves Services without a class to another
+    /// program.
     Default(String),
     /// A setting that is off decides about the class.
     PartOff {
         class: &'static str,
         setting: &'static str,
     },
-    /// Another program serves the class.
+    /// Another program serves Services of this class.
     AnotherController(String),
 }
 
@@ -73,15 +74,15 @@ const CLASSES: [(&str, &str, Releases); 2] = [
 #[derive(Clone, Debug)]
 pub struct LbRules {
     version: CiliumVersion,
-    /// Enabled families.
+    /// IP families that are enabled in Cilium's settings.
     families: BTreeSet<Family>,
     /// Served values of `spec.loadBalancerClass`.
     classes: BTreeSet<&'static str>,
-    /// Why it serves no Service without a class.
+    /// Why LB-IPAM serves no Service without a class.
     default: Option<NotServed>,
     /// Why LB-IPAM serves no Service at all.
     all: Option<NotServed>,
-    /// `bpf-lb-proto-diff`, if it is set.
+    /// What `bpf-lb-proto-diff` says, if it is set.
     ports: Option<PortUse>,
 }
 
@@ -90,7 +91,7 @@ pub struct LbRules {
 enum PortUse {
     /// If the protocols differ.
     ByProtocol,
-    /// Never.
+    /// Two Services with the same port never share an address.
     Exclusive,
 }
 
@@ -113,7 +114,7 @@ impl LbRules {
         let is_on =
             |key: &str, default: bool| settings.get(key).map_or(default, |value| is_true(value));
         let mut families = BTreeSet::new();
-        // `pkg/defaults/defaults.go`: both are on by default.
+        // `pkg/defaults/defaults.go`: both families are on by default.
         for (family, key) in [
             (Family::Ipv4, setting_key::ENABLE_IPV4),
             (Family::Ipv6, setting_key::ENABLE_IPV6),
@@ -148,7 +149,7 @@ impl LbRules {
         }
     }
 
-    /// Rules of the newest known version, with the same settings.
+    /// Rules of the newest known version with the same settings.
     pub fn upgraded(&self) -> LbRules {
         LbRules {
             version: self.version.max(NEWEST),
@@ -156,7 +157,7 @@ impl LbRules {
         }
     }
 
-    /// The version whose rules these are.
+    /// Version of Cilium that these rules describe.
     pub fn version(&self) -> CiliumVersion {
         self.version
     }

@@ -139,7 +139,7 @@ impl<'p> Evaluation<'p> {
                 why,
             });
         }
-        // No incompatible Service has it, so this succeeds.
+        // No incompatible Service has the address, so `take` succeeds.
         let _ = self.take(service, address, place, KeptBecause::Imported);
         Ok(())
     }
@@ -326,8 +326,8 @@ impl<'p> Evaluation<'p> {
         }
     }
 
-    /// One of these addresses. Which of several is not predictable: the operator goes by the order in
-    /// which it learned of them.
+    /// The address that a Service joins by its sharing key. Which one of several is not
+    /// predictable: the operator goes by the order in which it learned of them.
     fn joined(&self, joinable: &[IpAddr], family: Family) -> GainedAddress {
         if let [only] = joinable {
             return GainedAddress::Exactly(*only);

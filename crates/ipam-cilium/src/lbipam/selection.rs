@@ -12,7 +12,7 @@ use super::rules::LbRules;
 use super::service::{AddressRequest, LbService};
 use ipam_core::model::{Labels, Selector, SelectorIndex};
 
-/// Indexes of pools.
+/// Indexes of the pools that select a Service, shared by Services with equal labels.
 type Places = Rc<BTreeSet<usize>>;
 
 /// A Service with its requested addresses and the pools that select it.
@@ -43,7 +43,7 @@ impl<'a, 's> Request<'a, 's> {
         self.selection.pools[place].selects(&self.service.labels)
     }
 
-    /// Indexes of all pools that select it.
+    /// Indexes of all pools that select the request's Service.
     pub(super) fn selecting(&self) -> &BTreeSet<usize> {
         self.selecting
             .get_or_init(|| self.selection.of(&self.service.labels))
@@ -57,7 +57,7 @@ pub(super) struct Selection<'p> {
     of_all: Vec<usize>,
     /// Indexes of the other pools.
     of_some: Vec<(usize, &'p Selector)>,
-    /// The selectors of these, in this order.
+    /// The selectors of the pools in `of_some`, in the same order.
     selectors: SelectorIndex,
     keys: BTreeSet<&'p str>,
     /// Indexes of the selecting pools, by the labels of a Service that pool selectors use.

@@ -54,7 +54,7 @@ ipam_core::text_enum! {
 pub enum GainedAddress {
     /// This address, because the Service requests or shares it.
     Exactly(IpAddr),
-    /// One of this family from one of these pools. Which one is not predictable.
+    /// One address of this family from one of these pools. Which address is not predictable.
     OneOf {
         family: Family,
         pools: BTreeSet<String>,
@@ -79,7 +79,7 @@ impl GainedAddress {
         }
     }
 
-    /// The pools that it may be of.
+    /// The pools that may give the address.
     pub(super) fn pools(&self) -> BTreeSet<String> {
         match self {
             GainedAddress::Exactly(_) => BTreeSet::new(),
@@ -100,9 +100,9 @@ pub enum Pending {
     /// `no_pool`: no pool covers the requested address, or no active pool of this family selects
     /// the Service.
     NoPool(Option<IpAddr>),
-    /// `pool_selector_mismatch`.
+    /// `pool_selector_mismatch`: the pool of the requested address does not select the Service.
     SelectorMismatch(IpAddr),
-    /// `already_allocated`: another Service has it.
+    /// `already_allocated`: another Service has the address.
     AlreadyAllocated(IpAddr),
     /// `already_allocated`, too: it is the first or last address of a CIDR, and its pool reserves
     /// both.
@@ -114,7 +114,7 @@ pub enum Pending {
         reason: &'static str,
         why: &'static str,
     },
-    /// `out_of_ips`.
+    /// `out_of_ips`: no pool that selects the Service has a free address of this family.
     OutOfAddresses(Family),
 }
 
@@ -217,20 +217,20 @@ pub struct Evaluated {
 /// An address that a Service gets, or may get, in addition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prospect {
-    /// The address is one of these.
+    /// The Service gets one address of this list.
     pub any_of: Vec<GainedAddress>,
-    /// Whether another Service may get it instead.
+    /// Whether another Service may get the address instead.
     pub certainty: Certainty,
 }
 
 /// What a Service gets in one order of serving.
 #[derive(Clone, Copy, Debug)]
 pub struct InOrder<'o> {
-    /// The addresses.
+    /// Addresses that the Service gets.
     pub gains: &'o [GainedAddress],
-    /// As in [`ServiceOutcome`].
+    /// See [`ServiceOutcome::certainty`].
     pub certainty: Certainty,
-    /// As in [`ServiceOutcome`].
+    /// See [`ServiceOutcome::chances`].
     pub chances: &'o [GainedAddress],
 }
 
@@ -308,7 +308,7 @@ fn prospects_of(
 }
 
 impl Prospect {
-    /// Whether no other Service may take it.
+    /// Whether no other Service may take the address.
     pub fn is_sure(&self) -> bool {
         self.certainty == Certainty::Certain
     }

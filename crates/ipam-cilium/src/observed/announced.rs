@@ -32,9 +32,9 @@ pub struct Announced {
     pub speaker: BgpSpeaker,
     /// Source of the blocks.
     pub field: HoldingField,
-    /// The families that it announces to a peer.
+    /// The families that the speaker announces to a peer.
     pub families: BTreeSet<Family>,
-    /// The blocks of these families.
+    /// The announced blocks, of these families.
     pub blocks: Vec<Block>,
 }
 
@@ -346,7 +346,7 @@ impl Observed {
             Family::Ipv4 => "enable-ipv4-masquerade",
             Family::Ipv6 => "enable-ipv6-masquerade",
         };
-        // Masquerading is on by default; ip-masq-agent has its own list.
+        // Masquerading is on by default. ip-masq-agent has a list of ranges of its own.
         if setting(masquerade) == Some("false") || self.is_on("enable-ip-masq-agent") {
             return None;
         }

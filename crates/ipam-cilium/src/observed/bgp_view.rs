@@ -148,7 +148,7 @@ pub(super) fn families_of(afi: Option<&str>, safi: Option<&str>) -> &'static [Fa
 }
 
 impl VirtualRouter {
-    /// The families of its neighbors.
+    /// The families that the router announces to its neighbors.
     pub(super) fn families(&self) -> BTreeSet<Family> {
         let of_name = |name: &FamilyName| families_of(name.afi.as_deref(), name.safi.as_deref());
         let of_neighbor = |neighbor: &Neighbor| -> Vec<Family> {

@@ -9,10 +9,10 @@ use super::{Observed, setting_key};
 /// The source of the addresses of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodAddresses<'o> {
-    /// Cilium's IPAM.
+    /// Cilium's IPAM gives Pods their addresses.
     Cilium,
-    /// Another plugin, by this `cni-chaining-mode`. A node's block has only Cilium's own addresses:
-    /// those of `cilium_host`, of the health endpoint and of the ingress.
+    /// Another plugin gives addresses, by this `cni-chaining-mode`. A node's block has only
+    /// Cilium's own addresses: those of `cilium_host`, of the health endpoint and of the ingress.
     Chained(&'o str),
     /// Files of the CNI configuration that users write decide (`custom-cni-conf`).
     OwnConfiguration,

@@ -17,7 +17,7 @@ use ipam_core::net::Block;
 /// The claims and the version of the object that stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredClaims {
-    /// As stored, including dead claims.
+    /// Claims as the object stores them, including those of dead processes.
     pub claims: Claims,
     /// `None`: the object does not exist.
     pub version: Option<ObjectVersion>,
@@ -121,16 +121,16 @@ fn observed_object(version: &ObjectVersion, shown: Vec<Block>) -> ObservedObject
 pub struct UnfinishedMigration {
     /// The name of the migration.
     pub id: String,
-    /// Such as `running` or `stopped`.
+    /// State of the migration, such as `running` or `stopped`.
     pub state: String,
     pub waves: usize,
     /// Waves that are moved completely.
     pub waves_done: usize,
-    /// Number of nodes.
+    /// Number of nodes of the migration.
     pub nodes: usize,
     /// Nodes of the waves that are moved completely.
     pub moved: usize,
-    /// Nodes that it still moves, or moves back.
+    /// Nodes that the migration still moves, or moves back.
     moving: BTreeSet<NodeName>,
 }
 
@@ -152,7 +152,7 @@ impl UnfinishedMigration {
         let waves = schedule.waves.len();
         let done = match state.as_str() {
             "done" | "undone" => return Ok(None),
-            // All its nodes go back.
+            // A migration that is undone moves all its nodes back.
             "undoing" => 0,
             _ => wave.min(waves),
         };
@@ -170,7 +170,7 @@ impl UnfinishedMigration {
         }))
     }
 
-    /// Whether it still moves the node, or moves it back.
+    /// Whether the migration still moves the node, or moves it back.
     pub fn moves(&self, node: &NodeName) -> bool {
         self.moving.contains(node)
     }

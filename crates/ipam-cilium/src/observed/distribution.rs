@@ -38,7 +38,7 @@ const LABELS: [(&str, Distribution); 9] = [
     ("node.openshift.io/", Distribution::OpenShift),
 ];
 
-/// Part of a kubelet's version.
+/// Text in a kubelet's version that shows the distribution.
 const VERSIONS: [(&str, Distribution); 5] = [
     ("+k3s", Distribution::K3s),
     ("+rke2", Distribution::Rke2),
@@ -48,7 +48,7 @@ const VERSIONS: [(&str, Distribution); 5] = [
 ];
 
 impl Distribution {
-    /// By a Node. `image` is its `osImage`.
+    /// Recognises the distribution of a Node. `image` is the Node's `osImage`.
     pub(super) fn of_node(
         labels: Option<&Labels>,
         kubelet: &str,

@@ -15,9 +15,9 @@ ipam_core::text_enum! {
     pub enum HoldingField {
         /// `Node.spec.podCIDRs`.
         NodeSpec = "spec.podCIDRs",
-        /// The newer annotation.
+        /// The annotations that Cilium 1.13 and later read first.
         Annotation = "annotation network.cilium.io/ipv*-pod-cidr",
-        /// The older annotation.
+        /// The annotations that Cilium reads if the newer ones are absent.
         OldAnnotation = "annotation io.cilium.network.ipv*-pod-cidr",
         /// `CiliumNode.spec.ipam.podCIDRs`.
         CiliumNode = "CiliumNode.spec.ipam.podCIDRs",

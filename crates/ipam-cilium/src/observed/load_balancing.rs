@@ -39,11 +39,11 @@ const SATISFIED: [&str; 2] = [
 /// Whether the server serves `CiliumLoadBalancerIPPool`s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AddressPoolsServed {
-    /// In this version, and perhaps in others.
+    /// `CiliumLoadBalancerIPPool`s are served in this version, and perhaps in others.
     As(AddressPoolApi),
-    /// No: their CustomResourceDefinition is not installed.
+    /// `CiliumLoadBalancerIPPool`s are not served: their CustomResourceDefinition is not installed.
     No,
-    /// Nothing tells, as with a file.
+    /// It is unknown whether they are served: a cluster in a file does not say.
     #[default]
     Unknown,
 }
@@ -53,7 +53,7 @@ pub enum AddressPoolsServed {
 pub struct SeenAddressPool {
     pub name: String,
     pub version: ObjectVersion,
-    /// `metadata.creationTimestamp`; `None` if it does not exist yet.
+    /// `metadata.creationTimestamp`; `None` if the pool does not exist yet.
     pub created: Option<String>,
     /// The parts that users and this program write.
     pub manifest: AddressPoolManifest,
@@ -71,9 +71,9 @@ pub struct SeenAddressPool {
 /// processed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressPoolStatus {
-    /// `True` if it overlaps another pool.
+    /// `True` if the pool overlaps another pool.
     pub conflicting: Option<String>,
-    /// Number of addresses.
+    /// Number of all addresses of the pool, as text.
     pub total: Option<String>,
     /// Number of addresses in use.
     pub used: Option<String>,
@@ -82,7 +82,7 @@ pub struct AddressPoolStatus {
 }
 
 impl SeenAddressPool {
-    /// The pool as an operator with these rules reads it.
+    /// The pool, read as an operator with these rules reads it.
     pub fn as_read(&self, rules: &LbRules) -> AddressPool {
         self.manifest
             .spec

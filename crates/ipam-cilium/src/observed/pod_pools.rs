@@ -23,7 +23,7 @@ ipam_core::text_enum! {
     pub enum PodPoolApi {
         /// Up to Cilium 1.20.
         V2Alpha1 = "cilium.io/v2alpha1",
-        /// 1.21 and later.
+        /// Served by Cilium 1.21 and later.
         V2 = "cilium.io/v2",
     }
 }
@@ -52,12 +52,12 @@ pub struct PodRanges {
 }
 
 impl SeenPodPool {
-    /// Whether it carries our label.
+    /// Whether the pool has the label of `cilium-ipam`.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.labels)
     }
 
-    /// CIDRs of both families.
+    /// CIDRs of the pool, of both families.
     pub fn cidrs(&self) -> impl Iterator<Item = Block> + '_ {
         self.ranges
             .iter()
@@ -225,7 +225,7 @@ impl From<PodPoolView> for (String, SeenPodPool) {
 }
 
 impl NodeConfig {
-    /// The default pool that it sets for its nodes.
+    /// The default pool that the `CiliumNodeConfig` sets for its nodes.
     pub fn default_pool(&self) -> Option<&str> {
         self.defaults.get(DEFAULT_POOL_SETTING).map(String::as_str)
     }

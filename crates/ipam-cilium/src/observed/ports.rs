@@ -8,7 +8,7 @@ use super::{Node, Observed};
 use ipam_core::net::Block;
 use ipam_core::neutron::{Id, VmPort};
 
-/// Ports by VM, or why they could not be read.
+/// Ports by the id of their VM, or why they could not be read.
 pub type SeenPorts = BTreeMap<Id, Result<Vec<VmPort>, String>>;
 
 impl Node {
@@ -26,7 +26,7 @@ impl Node {
 }
 
 impl Observed {
-    /// The port with this id, and its node.
+    /// The port with this id, and the node on the port's VM.
     pub fn port(&self, id: &Id) -> Option<(&Node, &VmPort)> {
         let ports = self.ports.as_ref()?;
         self.nodes.values().find_map(|node| {
@@ -51,10 +51,9 @@ pub type SeenSubnets = BTreeMap<Id, SeenSubnet>;
 /// Result of reading a subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeenSubnet {
-    /// The subnet exists.
     There {
         network: Id,
-        /// Its CIDR. Neutron never changes it (`allow_put` of `cidr`, neutron-lib
+        /// CIDR of the subnet. Neutron never changes it (`allow_put` of `cidr`, neutron-lib
         /// `api/definitions/subnet.py` @ 5.0.1).
         range: Block,
     },

@@ -32,7 +32,7 @@ pub(super) fn project<'v, T: Deserialize<'v>>(value: &'v Value, narrow: Narrow) 
     copy
 }
 
-/// A deserializer that copies what it hands out.
+/// A deserializer that copies every part of the value that it passes on.
 struct Projector<'v, 'c> {
     value: &'v Value,
     copy: &'c mut Value,

@@ -54,7 +54,7 @@ pub(super) fn is_of_cilium(name: &str) -> bool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Definitions(Arc<BTreeMap<String, ServedKind>>);
 
-/// One CustomResourceDefinition.
+/// What one CustomResourceDefinition says about its kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServedKind {
     /// By name, such as `v2alpha1`.
@@ -87,7 +87,7 @@ pub enum VersionRole {
     Converted,
 }
 
-/// Which fields an object keeps. The API server prunes others.
+/// The fields of objects that the API server keeps. It prunes all other fields.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct FieldSchema {
     #[serde(
@@ -157,7 +157,7 @@ impl Definitions {
         self.0.get(kind.as_str())
     }
 
-    /// All visible definitions, by plural name.
+    /// All CustomResourceDefinitions that could be read, by plural name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ServedKind)> {
         self.0.iter().map(|(plural, kind)| (plural.as_str(), kind))
     }

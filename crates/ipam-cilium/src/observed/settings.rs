@@ -24,7 +24,8 @@ pub struct NodeConfig {
     pub labels: Labels,
     /// UID of the owning Node.
     pub owner: Option<String>,
-    /// Its nodes. An absent selector selects none, an empty one all.
+    /// Nodes that the `CiliumNodeConfig` selects. An absent selector selects none, an empty one
+    /// all.
     pub nodes: Selector,
     pub defaults: BTreeMap<String, String>,
 }
@@ -35,7 +36,7 @@ ipam_core::text_enum! {
     pub enum NodeConfigApi {
         /// Up to Cilium 1.15.
         V2Alpha1 = "cilium.io/v2alpha1",
-        /// 1.16 and later.
+        /// Served by Cilium 1.16 and later.
         V2 = "cilium.io/v2",
     }
 }
@@ -45,7 +46,7 @@ ipam_core::text_enum! {
 pub enum NodeConfigsServed {
     As(NodeConfigApi),
     No,
-    /// Nothing tells, as with a cluster in a file.
+    /// It is unknown whether they are served, as with a cluster in a file.
     #[default]
     Unknown,
 }
@@ -54,7 +55,7 @@ pub enum NodeConfigsServed {
 #[derive(Clone, Debug)]
 pub struct Agent {
     pub node: String,
-    /// Version by its image tag.
+    /// Version of Cilium, by the tag of the container's image.
     pub version: Option<CiliumVersion>,
     /// Start time, RFC 3339; empty before the start.
     pub started: String,
@@ -63,9 +64,9 @@ pub struct Agent {
 /// Source of an effective setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingSource<'o> {
-    /// `cilium-config`.
+    /// The ConfigMap `cilium-config`.
     ConfigMap,
-    /// A `CiliumNodeConfig`.
+    /// A `CiliumNodeConfig`, by its name.
     NodeConfig(&'o str),
     /// An argument of the agent's container.
     Argument,
@@ -147,7 +148,8 @@ struct AgentSpec {
     containers: Vec<AgentContainer>,
 }
 
-/// There is a Pod for each node, so no more is read.
+/// The fields of a container that are read. There is an agent Pod for each node, so other fields
+/// would cost memory.
 #[derive(Deserialize)]
 struct AgentContainer {
     #[serde(default)]
@@ -233,12 +235,12 @@ pub const fn range_setting(family: Family) -> &'static str {
 }
 
 impl NodeConfig {
-    /// Whether it carries our label.
+    /// Whether the `CiliumNodeConfig` has the label of `cilium-ipam`.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.labels)
     }
 
-    /// Blocks in its range settings.
+    /// Blocks in the settings `ipv4-range` and `ipv6-range`.
     pub fn ranges(&self) -> impl Iterator<Item = Block> + '_ {
         let texts = Family::BOTH
             .into_iter()
@@ -356,7 +358,7 @@ impl Observed {
         }
     }
 
-    /// Whether the agent of a node reads its annotations.
+    /// Whether the agent of a node reads the pod-CIDR annotations of its Node.
     pub fn annotation_reads(&self, node: &Node) -> AnnotationReads {
         let setting = self
             .setting(&node.labels, setting_key::ANNOTATE_NODE)

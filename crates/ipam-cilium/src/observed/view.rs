@@ -112,7 +112,7 @@ pub(super) struct OwnedSpec {
     pub ipam: OwnedIpam,
 }
 
-/// Of a CiliumNode.
+/// Fields of `spec.ipam` of a CiliumNode that a manager owns.
 #[derive(Default, Deserialize)]
 pub(super) struct OwnedIpam {
     #[serde(rename = "f:podCIDRs")]

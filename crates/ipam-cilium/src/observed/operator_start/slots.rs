@@ -84,7 +84,8 @@ impl<'n> StartingNode<'n> {
             .zip(slots)
             .all(|(blocks, slots)| blocks.is_empty() || !slots.ranges.is_empty());
         let is_empty = blocks.iter().all(Vec::is_empty);
-        // Refused at the first block, whatever the others do.
+        // The operator refuses a node whose first block of a family lies outside the ranges,
+        // whatever its other blocks.
         let starts_outside = |blocks: &Vec<(Block, Place)>| {
             let first = blocks.first();
             first.is_some_and(|(_, place)| *place == Place::Refused)
@@ -141,7 +142,7 @@ impl<'n> Occupants<'n> {
         }
     }
 
-    /// Other nodes in these slots, with the parts that they use.
+    /// Nodes other than `node` that use a part of these slots, each with the part.
     pub(super) fn others(
         &self,
         slots: Block,
@@ -167,8 +168,8 @@ impl<'n> Occupants<'n> {
         slots.all(|slots| self.others(slots, node).next().is_none())
     }
 
-    /// Other nodes each of which makes a block of the node fail. One with several blocks may give
-    /// them up again.
+    /// Nodes with a single block, each of which makes a block of this node fail. A node with
+    /// several blocks may give them up again.
     pub(super) fn rivals(&self, node: usize) -> BTreeSet<usize> {
         let slots = self.nodes[node].slots(self.family);
         let covering = slots.flat_map(|block| {

@@ -35,7 +35,7 @@ macro_rules! self_describing {
     };
 }
 
-/// A message and what its fields mean.
+/// The bytes of a protobuf message, and the schema of its fields.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'m> {
     pub fields: &'static [Field],
@@ -261,7 +261,7 @@ impl<'m> MapAccess<'m> for Entries<'m, '_> {
     }
 }
 
-/// A text that is borrowed if it can be.
+/// A text, borrowed from the message where possible.
 struct Text<'m>(Cow<'m, str>);
 
 impl<'m> Deserializer<'m> for Text<'m> {

@@ -49,7 +49,7 @@ pub fn value_of_protobuf(kind: ObservedKind, object: &[u8]) -> Result<Value, Rea
     read(kind, object)
 }
 
-/// Reads a view.
+/// Deserializes a protobuf object of this kind.
 pub(super) fn read<'m, T: Deserialize<'m>>(
     kind: ObservedKind,
     object: &'m [u8],

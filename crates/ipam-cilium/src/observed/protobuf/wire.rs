@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::texts::text;
 use super::{Envelope, ProtobufStatus};
 
-/// Why bytes are not a message.
+/// Why bytes are not a protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error("it ends too early")]
@@ -125,14 +125,15 @@ impl<'m> Iterator for WireFields<'m> {
     }
 }
 
-/// One event. The object is borrowed from it.
+/// One event of a watch. The object is borrowed from the bytes of the event.
 #[derive(Debug)]
 pub enum ProtobufEvent<'b> {
     Changed(ProtobufObject<'b>),
     Deleted(ProtobufObject<'b>),
-    /// All events up to the resourceVersion of this object, which has nothing else, were sent.
+    /// All events up to the resourceVersion of this object were sent. The object has no other
+    /// field.
     Bookmark(ProtobufObject<'b>),
-    /// The watch ends.
+    /// The server ends the watch, with this reason.
     Error(ProtobufStatus<'b>),
 }
 
