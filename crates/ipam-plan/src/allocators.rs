@@ -19,7 +19,7 @@ pub enum OtherAllocator<'o> {
     Unknown(&'o Arc<Allocator>),
     /// Nothing shows how kube-controller-manager runs.
     Unseen,
-    /// There is none, or the Policy acknowledges it.
+    /// There is no other allocator, or the Policy acknowledges it.
     None,
 }
 
@@ -49,7 +49,7 @@ impl<'o> OtherAllocator<'o> {
         }
     }
 
-    /// The one that is known to assign.
+    /// The allocator that is known to assign pod CIDRs.
     pub fn active(self) -> Option<&'o Arc<Allocator>> {
         match self {
             OtherAllocator::Active(allocator) => Some(allocator),
@@ -78,7 +78,7 @@ pub fn fix(allocator: &Allocator) -> String {
     )
 }
 
-/// A node with a block of it.
+/// A block and the node that has it.
 pub type Holder<'o> = (&'o NodeName, Block);
 
 /// Pairs of different nodes with blocks that overlap.

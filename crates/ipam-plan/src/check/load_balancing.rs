@@ -34,7 +34,7 @@ pub(super) struct View<'o> {
 
 pub(super) fn of_cluster(observed: &Observed, outlook: &Outlook<'_>) -> Vec<Finding> {
     let mut lost = ByCause::new();
-    // A second controller has its own finding.
+    // Services with a second controller have their own finding.
     let has_second = |name: &ServiceName| {
         let service = outlook.service(name);
         service.is_some_and(|one| {
@@ -143,7 +143,7 @@ fn addresses_lost_at_upgrade(view: &View<'_>) -> Vec<Finding> {
     by_cause.into_iter().map(finding).collect()
 }
 
-/// Why an upgrade to 1.16 or later takes an address away, and the way out.
+/// Why an upgrade to 1.16 or later takes an address away, and how to keep it.
 fn cause_at_upgrade(
     address: IpAddr,
     why: LossReason,

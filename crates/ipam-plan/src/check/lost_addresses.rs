@@ -15,7 +15,7 @@ pub(super) fn now(view: &View<'_>) -> Vec<Finding> {
         .iter()
         .filter(|((when, ..), _)| *when == LossTime::Now);
     let finding = |((_, _, why), lost): (&(_, _, LossReason), &Vec<_>)| {
-        // Two holders of one address have their own finding.
+        // Another check reports two holders of one address.
         if *why == LossReason::Taken {
             return None;
         }
@@ -61,7 +61,7 @@ pub(super) fn at_restart(view: &View<'_>) -> Vec<Finding> {
         OperatorRun::Stopped => "the Cilium operator, which is stopped, starts",
     };
     let finding = |((_, certainty, why), lost): (&(_, Certainty, LossReason), &Vec<_>)| {
-        // Two holders of one address have their own finding.
+        // Another check reports two holders of one address.
         if (*certainty, *why) == (Certainty::Certain, LossReason::Taken) {
             return None;
         }

@@ -52,7 +52,7 @@ pub(super) fn missing_pinned_nodes(desired: &Desired, observed: &Observed) -> Ve
 
 /// A protection of a name without a node has no effect.
 pub(super) fn missing_protected_nodes(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    // A cluster without nodes has its own finding.
+    // Another check reports a cluster without nodes.
     if observed.nodes.is_empty() {
         return Vec::new();
     }

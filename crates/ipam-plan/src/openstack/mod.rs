@@ -14,9 +14,9 @@ use ipam_desired::{Desired, NeutronPool};
 /// A pool whose addresses are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnresolvedSubnet {
-    /// The pool.
+    /// Name of the pool in the files.
     pub pool: PoolName,
-    /// Its subnet.
+    /// Id of the pool's subnet.
     pub subnet: Id,
     /// Why its addresses are unknown.
     pub why: Reason,
@@ -27,7 +27,7 @@ pub struct UnresolvedSubnet {
 pub enum Reason {
     /// Neutron was not asked.
     NotAsked,
-    /// It could not be read, with the error.
+    /// The subnet could not be read, with the error.
     Unread(String),
     /// No subnet has this id.
     Missing,
@@ -62,7 +62,7 @@ impl fmt::Display for UnresolvedSubnet {
 }
 
 impl UnresolvedSubnet {
-    /// The way out.
+    /// How to make the addresses of the subnet known: a sentence in the imperative.
     pub fn help(&self) -> &'static str {
         match self.why {
             Reason::NotAsked | Reason::Unread(_) => {
@@ -117,7 +117,7 @@ impl<'d> SubnetPools<'d> {
         })
     }
 
-    /// Each pool with its addresses, or why they are unknown.
+    /// Each pool with the addresses of its subnet, or why they are unknown.
     pub fn iter(
         &self,
     ) -> impl Iterator<Item = (&'d NeutronPool, Result<Block, &UnresolvedSubnet>)> {
@@ -180,8 +180,8 @@ impl<'d> SubnetPools<'d> {
         of_nodes.chain(balancers).chain(subnets).collect()
     }
 
-    /// Whether it is the pool itself, or a subnet with an earlier name: each pair of subnets counts
-    /// once, for the earlier one.
+    /// Whether `other` is the pool itself, or a subnet with an earlier name: each pair of subnets
+    /// counts once, for the earlier one.
     fn is_counted_elsewhere(&self, other: &Overlapping<'_>, pool: &NeutronPool) -> bool {
         match other {
             Overlapping::Pool(name) => {
@@ -206,9 +206,9 @@ pub enum Overlapping<'d> {
 pub struct SubnetOverlap<'d> {
     /// The pool that is a subnet.
     pub pool: &'d NeutronPool,
-    /// Its addresses.
+    /// Addresses of the subnet.
     pub range: Block,
-    /// The pool that overlaps it.
+    /// The pool that overlaps the subnet.
     pub other: Overlapping<'d>,
     /// The addresses of the other pool.
     pub other_range: Range,
@@ -217,11 +217,11 @@ pub struct SubnetOverlap<'d> {
 }
 
 impl SubnetOverlap<'_> {
-    /// The way out.
+    /// How to end the overlap.
     pub const HELP: &'static str =
         "give each pool addresses of its own; Neutron gives those of a subnet to ports";
 
-    /// In one sentence.
+    /// The overlap in one sentence.
     pub fn message(&self) -> String {
         let SubnetOverlap {
             pool,

@@ -20,7 +20,7 @@ use ipam_desired::Desired;
 /// A node with its pools and its pin.
 pub(super) struct NodePools<'p> {
     pub(super) node: &'p Node,
-    /// The pools that select it, best first.
+    /// The pools that select the node, best first.
     pub(super) candidates: Arc<[PoolId]>,
     pub(super) pinned: Option<Pinned>,
 }
@@ -53,8 +53,8 @@ pub(super) struct Allocator<'p> {
 }
 
 impl<'p> Allocator<'p> {
-    /// One outcome for each node: the blocks that pools give it beside those that it holds or is
-    /// pinned to. A finding for each pool that is too small.
+    /// One outcome for each node: the blocks that pools give it in addition to its held or pinned
+    /// ones. Also a finding for each pool that is too small.
     pub(super) fn allocate(
         &self,
         supply: &mut Supply,

@@ -23,10 +23,10 @@ use ipam_desired::{Desired, Pool, PoolState};
 pub(super) struct Candidates<'d> {
     /// Best first: priority, then number of requirements, then name.
     ranked: Vec<(&'d Pool, PoolId)>,
-    /// The selectors of these pools, in this order.
+    /// The selectors of the pools in `ranked`, in the same order.
     selectors: SelectorIndex,
     keys: BTreeSet<&'d str>,
-    /// By those of a node's labels that selectors look at.
+    /// Pools of a node, by the node's labels that pool selectors use.
     known: BTreeMap<Vec<(&'d str, String)>, Arc<[PoolId]>>,
     ties: BTreeMap<(&'d PoolName, &'d PoolName), NodeName>,
 }

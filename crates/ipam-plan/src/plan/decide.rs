@@ -94,7 +94,7 @@ impl<'p> Planner<'p> {
         }
     }
 
-    /// Allocates a block for each node, and plans its write.
+    /// Allocates a block for each node, and plans the writes of the blocks.
     fn blocks_of_nodes(&mut self) {
         let kept_addresses = KeptAddresses::new(self.observed, &self.supply);
         self.plan.findings.extend(kept_addresses.findings());

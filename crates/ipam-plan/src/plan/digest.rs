@@ -64,7 +64,7 @@ pub(super) fn of_desired(desired: &Desired) -> String {
             name,
             origin: _,
             manifest,
-            // The manifest has them.
+            // `manifest` has the ranges, too.
             ranges: _,
         } = pool;
         let manifest = serde_json::to_string(manifest).unwrap_or_default();
@@ -140,12 +140,12 @@ fn add_policy(text: &mut String, policy: &Policy) {
                 node_origins: _,
                 pools,
             },
-        // These fields decide who applies a plan, and not what is in it.
+        // `auto_apply` and `activity` decide who applies a plan, not the contents of the plan.
         auto_apply: _,
         activity: _,
         address_pairs,
-        // It says when `migrate` changes a node, and `migrate` plans each node again: a plan that
-        // was saved before an edit of the windows still writes the same.
+        // `migration` says when `migrate` changes a node, and `migrate` plans each node again: a
+        // plan that was saved before an edit of the windows still writes the same.
         migration: _,
         rules,
     } = policy;

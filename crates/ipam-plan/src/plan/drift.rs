@@ -21,7 +21,7 @@ pub enum Drift {
 }
 
 impl Drift {
-    /// The node that it is about.
+    /// The node whose field or port differs.
     pub fn node(&self) -> &NodeName {
         match self {
             Drift::Field(drift) => &drift.node,
@@ -35,24 +35,23 @@ impl Drift {
 pub struct PairsDrift {
     /// The node on the VM.
     pub node: NodeName,
-    /// The port.
+    /// Id of the port in Neutron.
     pub port: Id,
-    /// Ranges that it should allow.
+    /// Ranges that the port should allow.
     pub expected: BTreeSet<IpNet>,
-    /// Ranges that it allows.
+    /// Ranges that the port allows now.
     pub seen: BTreeSet<IpNet>,
 }
 
 /// A field of a node that shows another block than it should.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldDrift {
-    /// The node.
     pub node: NodeName,
     /// The field that differs.
     pub field: HoldingField,
-    /// The expected value.
+    /// The block that the field should show.
     pub expected: Block,
-    /// The current value.
+    /// The block that the field shows now.
     pub seen: Block,
     /// Field manager and time of the last write, if the server kept them.
     pub author: Option<(String, String)>,
@@ -63,7 +62,7 @@ pub struct FieldDrift {
 pub(super) fn of_node(observed: &Observed, node: &Node, pin: Option<&Pin>, drift: &mut Vec<Drift>) {
     let held = observed.holds(node);
     for family in Family::BOTH {
-        // A setting of the node takes precedence over its Node.
+        // A setting of the node takes precedence over the fields of its Node.
         let is_set = held
             .get(family)
             .is_some_and(|holding| holding.field == HoldingField::Setting);

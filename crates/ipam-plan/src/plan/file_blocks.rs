@@ -138,9 +138,9 @@ pub fn pools_of(
 /// The outcome of a pin.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PinOutcome {
-    /// The node gets these blocks beside those that it holds.
+    /// The node gets these blocks in addition to the blocks that it holds.
     Assign(PerFamily<Block>),
-    /// The node holds other blocks, and moves to these.
+    /// The node holds other blocks, and moves to these blocks.
     Move(PerFamily<Block>),
     /// The pin cannot be fulfilled yet.
     Blocked(BlockedReason),

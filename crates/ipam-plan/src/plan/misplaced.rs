@@ -21,15 +21,13 @@ use ipam_desired::{Desired, Pin, Pool};
 /// A held block that the files would not give its node today.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Misplaced {
-    /// Why.
+    /// Why the files would not give the node the block.
     pub reason: MisplacedReason,
     /// The pool that the block lies in.
     pub pool: Option<PoolName>,
-    /// The node.
     pub node: NodeName,
-    /// The block.
     pub block: Block,
-    /// The field that shows it.
+    /// The field that shows the block.
     pub field: HoldingField,
     /// The pool in the files.
     pub origin: Option<Origin>,
@@ -55,23 +53,23 @@ pub enum MisplacedReason {
     PinnedToOther(NodeName),
     /// The node's block of the other family belongs to this pool, which gives both families.
     DualStackSplit(PoolName),
-    /// Cilium gave it from a `CiliumPodIPPool` of this other name.
+    /// Cilium gave the block from a `CiliumPodIPPool` of this other name.
     GivenByOtherPool(String),
     /// The pool gives no new blocks. A block that a node holds already is not misplaced.
     PoolDisabled,
     /// Something other than the Pods of nodes uses addresses of the block.
     UsedByOthers,
-    /// This pool comes first for the node, and has a free block.
+    /// A pool that comes first for the node has a free block: its name.
     BetterPool(PoolName),
 }
 
 impl MisplacedReason {
-    /// Stable code.
+    /// Stable code of the reason, in kebab case.
     pub fn code(&self) -> &'static str {
         self.into()
     }
 
-    /// The way out.
+    /// How to fix the misplaced block: a sentence for people.
     pub fn help(&self) -> &'static str {
         match self {
             MisplacedReason::InNoPool => {

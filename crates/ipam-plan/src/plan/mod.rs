@@ -88,11 +88,11 @@ pub struct Plan {
     /// The changes, in the order in which they are sent: LoadBalancer pools and Services; then
     /// nodes, those that need approval first, by pool and name; then ports.
     pub changes: Vec<Change>,
-    /// Their effects on Services of type LoadBalancer.
+    /// Effects of the changes on Services of type LoadBalancer.
     pub effects: Effects,
     /// Limits and checks that the plan waives.
     pub waivers: BTreeSet<Waiver>,
-    /// Why it may not be applied as a whole, waived reasons included.
+    /// Why the plan may not be applied as a whole, waived reasons included.
     pub refusals: Vec<Refusal>,
     /// Blocked changes, by object.
     pub blocked: Vec<Blocked>,
@@ -106,7 +106,7 @@ pub struct Plan {
     pub unchanged: Vec<Target>,
     /// SHA-256 over the meaning of the files, without places and comments.
     pub desired_digest: String,
-    /// The objects to which it is limited.
+    /// The objects to which the plan is limited.
     pub selection: Selection,
     /// What the limit leaves out; `None` for a whole plan.
     pub left_out: Option<LeftOut>,

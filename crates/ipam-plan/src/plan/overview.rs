@@ -34,7 +34,7 @@ pub struct Overview {
     pub refusals: Vec<String>,
     /// Number of nodes that lose blocks at the next start of Cilium's operator, at most.
     pub nodes_losing_blocks: usize,
-    /// Why, with the fix.
+    /// Why nodes lose blocks at the next start of Cilium's operator, with the fix.
     pub block_removals: Vec<String>,
     /// Number of findings of each rule.
     pub findings: BTreeMap<(Severity, Rule), usize>,
@@ -45,9 +45,9 @@ pub struct Overview {
 /// A pool in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolOverview {
-    /// Nodes that have a block of it.
+    /// Number of nodes that have a block of the pool.
     pub nodes: usize,
-    /// Its blocks, by family.
+    /// Counts of the pool's blocks, by family.
     pub blocks: BTreeMap<Family, BlockCounts>,
     /// The finding about missing blocks, if the pool has too few.
     pub exhausted: Option<String>,
@@ -56,7 +56,7 @@ pub struct PoolOverview {
 }
 
 impl PoolOverview {
-    /// Whether no block of it is held or pinned.
+    /// Whether no block of the pool is held or pinned.
     pub fn is_unused(&self) -> bool {
         self.nodes == 0 && self.blocks.values().all(|counts| counts.used == 0)
     }
@@ -65,19 +65,19 @@ impl PoolOverview {
 /// Blocks of one pool and family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockCounts {
-    /// In all its ranges.
+    /// Number of blocks in all ranges of the pool.
     pub total: u128,
     /// Held by nodes or pinned.
     pub used: u128,
     /// Kept free of nodes.
     pub reserved: u128,
-    /// Free for nodes.
+    /// Number of blocks that nodes can still get.
     pub free: u128,
 }
 
 impl BlockCounts {
-    /// Those of one family of a pool, from its supply without the blocks that nodes hold or that are
-    /// pinned, and from its supply without everything that is taken.
+    /// Counts of one family of a pool, from its supply without the blocks that nodes hold or that
+    /// are pinned, and from its supply without everything that is taken.
     pub(super) fn of(
         without_held: &PoolSupply,
         without_taken: &PoolSupply,
@@ -105,7 +105,7 @@ impl BlockCounts {
 /// The progress of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The cluster shows it.
+    /// The cluster shows the pinned addresses.
     Done,
     /// A change is planned, or waits for approval.
     Pending,

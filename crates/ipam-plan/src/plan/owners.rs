@@ -21,14 +21,14 @@ use ipam_core::model::{NodeName, Origin, PerFamily, PoolName};
 use ipam_core::net::{Block, Range, RangeIndex};
 use ipam_desired::Desired;
 
-/// Who has a block that a change would write.
+/// The user of a block that a change would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// A node that shows an overlapping block.
     Holder(NodeName),
-    /// A node for which it is claimed or quarantined.
+    /// The node for which the block is claimed or quarantined.
     Claimant(NodeName),
-    /// Something other than nodes has addresses of it.
+    /// Something other than nodes has addresses of the block.
     Foreign,
 }
 
@@ -113,7 +113,7 @@ impl<'o> AddressOwners<'o> {
             .collect()
     }
 
-    /// Whether something other than nodes uses a part of it.
+    /// Whether something other than nodes uses a part of the block.
     pub(super) fn uses(&self, block: Block) -> bool {
         self.foreign.overlapping(&block.range()).next().is_some()
     }
@@ -217,7 +217,7 @@ pub struct ClaimedBlocks {
 }
 
 impl ClaimedBlocks {
-    /// When they are free, as the end of an advice.
+    /// When the claimed blocks are free, as the end of an advice.
     pub(super) fn until(self) -> &'static str {
         match (self.in_flight, self.quarantined) {
             (0, 0) => "",

@@ -14,11 +14,9 @@ use ipam_desired::{Desired, Pool};
 /// How full one family of a pool is. Counts are blocks.
 #[derive(Clone, Debug)]
 pub struct PoolUse<'d> {
-    /// The pool.
     pub pool: &'d Pool,
-    /// The family.
     pub family: Family,
-    /// Blocks in all its ranges.
+    /// Number of blocks in all ranges of the pool.
     pub total: u128,
     /// Blocks that nodes hold or that are pinned.
     pub used: u128,
@@ -78,9 +76,9 @@ pub fn range_use(
 struct Supplies {
     /// Without blocks that nodes hold or that are pinned.
     by_nodes: Supply,
-    /// Also without everything that is kept free of nodes.
+    /// Also without all blocks that are kept free of nodes.
     by_all: Supply,
-    /// What both are without.
+    /// Ranges that both supplies lack.
     taken: Vec<Range>,
 }
 

@@ -22,7 +22,7 @@ const UNTESTED: Rule = Rule("untested-policy-rule");
 /// Results of all cases, in the order of the files.
 #[derive(Debug)]
 pub struct TestedPolicy<'d> {
-    /// Number of rules.
+    /// Number of rules in the Policy.
     pub rules: usize,
     pub cases: Vec<TestedCase<'d>>,
     /// A finding for each failed case, and one for each rule that no case holds or breaks.

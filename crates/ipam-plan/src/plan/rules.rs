@@ -86,7 +86,7 @@ fn missing(key: &str, input: &Value) -> String {
     }
 }
 
-/// Names of nodes and labels: `validate` knows all others.
+/// Collects names of nodes and labels, which `validate` cannot know.
 fn add_keys<'i>(of: &'i Value, keys: &mut BTreeSet<&'i str>) {
     match of {
         Value::Object(fields) => {
@@ -152,7 +152,7 @@ fn input(
     Value::Object(input)
 }
 
-/// As in the plan's JSON, with the labels of the nodes.
+/// The plan as in its JSON form, with the labels of the nodes.
 fn plan(changes: &[Change], effects: &Effects, desired: &Desired, observed: &Observed) -> Value {
     let domain = &desired.policy.failure_domain;
     let change = |change: &Change| {

@@ -18,9 +18,9 @@ use ipam_desired::Desired;
 /// Objects that a user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selected {
-    /// A node, with the port of its VM.
+    /// A node, with the port of the node's VM.
     Node(NodeName),
-    /// A pool of any kind by its name, with the nodes that use it.
+    /// A pool of any kind by its name, with the nodes that use the pool.
     Pool(String),
     /// A Service.
     Service(ServiceName),
@@ -182,7 +182,7 @@ impl Plan {
     }
 }
 
-/// Keeps what fits, and counts the others.
+/// Keeps the items that fit, and returns the number of the others.
 fn retain<T>(items: &mut Vec<T>, fits: impl Fn(&T) -> bool) -> usize {
     let before = items.len();
     items.retain(fits);
@@ -191,7 +191,7 @@ fn retain<T>(items: &mut Vec<T>, fits: impl Fn(&T) -> bool) -> usize {
 
 /// The objects that a selection selects in one plan.
 struct Members {
-    /// `None` for all.
+    /// Selected objects; `None` selects all.
     targets: Option<Objects>,
     excluded: Objects,
 }

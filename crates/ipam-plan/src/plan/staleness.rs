@@ -17,7 +17,7 @@ use ipam_core::model::NodeName;
 pub enum Staleness {
     /// Every saved change would be planned again unchanged.
     Current {
-        /// The saved changes, as the fresh plan has them.
+        /// The saved changes, as the fresh plan makes them.
         changes: Vec<Change>,
         /// Changes that are due but not in the saved plan, such as those of nodes that joined
         /// since.
@@ -40,7 +40,7 @@ pub enum Staleness {
 pub struct BlockedChange {
     pub change: ChangeDocument,
     pub reason: String,
-    /// What would unblock it.
+    /// What would unblock the change: a sentence for people.
     pub unblock: String,
 }
 
@@ -66,7 +66,7 @@ pub fn still_wanted(saved: &PlanDocument, fresh: &Plan, observed: &Observed) -> 
         let now = planned.get(&target).copied();
         match judged(saved.intent, wanted, now, &obstacles, observed) {
             Judged::Planned(change) => changes.push(change),
-            // Another change of the same node is a further change.
+            // Another change of the same node counts as a change that the saved plan lacks.
             Judged::Done => {
                 done += 1;
                 continue;
@@ -105,7 +105,7 @@ enum Judged {
     Different(String),
 }
 
-/// `now` is the fresh change of the same object.
+/// Compares a saved change with `now`, the fresh change of the same object.
 fn judged(
     intent: Intent,
     wanted: &ChangeDocument,
@@ -173,7 +173,7 @@ fn newly_lost(saved: &PlanDocument, changes: &[Change], observed: &Observed) -> 
     new.map(line).collect()
 }
 
-/// The effect of a change, as it follows after `would`.
+/// The effect of a change, as the words after `would`.
 fn would(change: &ChangeDocument) -> String {
     match (change.kind, change.after.is_empty()) {
         (TargetKind::AddressPool | TargetKind::PodPool | TargetKind::NodeConfig, _) => {

@@ -31,7 +31,8 @@ pub struct Unattended {
     pub refusals: Vec<Refusal>,
 }
 
-/// Divides a plan that was made from these inputs.
+/// Divides a plan into changes that are applied unattended and changes that wait. The other
+/// arguments are the inputs of the plan.
 pub fn unattended(
     plan: &Plan,
     desired: &Desired,

@@ -173,7 +173,7 @@ impl UndoPlanner<'_> {
             })
     }
 
-    /// Why the files would not give a block back.
+    /// Why the files would not allow the block to return to the node.
     fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
         if let Some(unresolved) = self.subnets.unresolved() {
             return Some(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())));

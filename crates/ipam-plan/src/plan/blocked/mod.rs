@@ -25,7 +25,6 @@ pub use pod_pool::{OperatorObstacle, PodPoolObstacle, UndoObstacle};
 pub struct Blocked {
     /// The object of the change.
     pub target: Target,
-    /// Why it must wait.
     pub reason: BlockedReason,
     /// The pin or the pool in the files.
     pub origin: Option<Origin>,
@@ -49,7 +48,7 @@ pub enum BlockedReason {
     NodeConfig(NodeConfigObstacle),
     /// An earlier apply cannot be undone.
     Undo(UndoObstacle),
-    /// LoadBalancer addresses.
+    /// LoadBalancer addresses cannot be assigned as the files say.
     LoadBalancing(Box<LbObstacle>),
     /// The addresses of a Neutron subnet are unknown, so no block is known to be free.
     NeutronUnknown(Box<UnresolvedSubnet>),
@@ -100,7 +99,7 @@ impl NotKept {
 }
 
 impl BlockedReason {
-    /// Stable code.
+    /// Stable code of the reason, in kebab case.
     pub fn code(&self) -> &'static str {
         match self {
             BlockedReason::WritePath(obstacle) => obstacle.into(),
@@ -122,7 +121,7 @@ impl BlockedReason {
         }
     }
 
-    /// What would unblock it.
+    /// What would unblock the change: a sentence for people.
     pub fn unblock(&self) -> String {
         self.explain().unblock
     }

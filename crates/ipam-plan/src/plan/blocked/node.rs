@@ -40,7 +40,7 @@ pub enum NodeObstacle {
     /// The block is claimed for another node, or quarantined after it.
     #[strum(serialize = "block-claimed-or-quarantined")]
     Claimed(Block, NodeName),
-    /// This migration moves the node.
+    /// The migration with this id moves the node.
     Migrating(String),
 }
 
@@ -124,7 +124,7 @@ pub enum PinObstacle {
     /// A family of the pin is switched off in Cilium.
     #[strum(serialize = "pin-family-off")]
     FamilyOff(Family),
-    /// Another node holds the pinned block.
+    /// Another node already has the pinned block.
     #[strum(serialize = "pin-held-by")]
     HeldBy(Block, NodeName),
     /// The pinned block overlaps an address that something else uses.
@@ -133,7 +133,6 @@ pub enum PinObstacle {
     /// The pinned node holds another block.
     #[strum(serialize = "pin-would-move")]
     WouldMove {
-        /// The pinned block.
         pinned: Block,
         /// The block that the node holds.
         held: Block,
@@ -259,16 +258,16 @@ impl WritePathObstacle {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NodeConfigObstacle {
-    /// The pool that it would choose is blocked.
+    /// The pool that the `CiliumNodeConfig` would choose is blocked.
     ChosenPoolBlocked(PoolName),
-    /// Another pool is as good for a node.
+    /// This other pool is equally good for this node; Cilium would use the later one by name.
     PoolsTied(Box<(PoolName, NodeName)>),
-    /// This Cilium does not read which pool is the default, or its version is unknown.
+    /// The running Cilium does not read a default pool, or its version is unknown.
     DefaultPoolNotRead,
-    /// `CiliumNodeConfig`s are not served, or their version is unknown.
+    /// The API server does not serve `CiliumNodeConfig`s, or their API version is unknown.
     #[strum(serialize = "node-configs-not-served")]
     NotServed,
-    /// There is no selector for this node alone.
+    /// No label selector selects this node alone.
     CannotBeSelected(String),
     /// A foreign `CiliumNodeConfig` has this name.
     #[strum(serialize = "node-config-not-managed")]

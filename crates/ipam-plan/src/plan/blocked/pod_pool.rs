@@ -25,25 +25,25 @@ pub enum PodPoolObstacle {
     /// A disabled pool, which Cilium does not have.
     #[strum(serialize = "pod-pool-disabled")]
     Disabled,
-    /// Nothing is left of the pool's ranges.
+    /// Without the addresses that are taken, nothing is left of the pool's ranges.
     #[strum(serialize = "pod-pool-empty")]
     Empty,
-    /// Another `CiliumPodIPPool` has addresses of it.
+    /// Another `CiliumPodIPPool` has some of the pool's addresses.
     #[strum(serialize = "pod-pool-overlaps")]
     Overlaps(Box<(Block, String)>),
-    /// The size of its blocks cannot be changed.
+    /// The size of the blocks of an existing pool cannot be changed.
     #[strum(serialize = "pod-pool-size")]
     Size(BlockSize),
     /// A node has a block that would not be in it any more.
     #[strum(serialize = "pod-pool-in-use")]
     InUse(Block, NodeName),
-    /// Its CIDRs may only be added to while this operator runs.
+    /// While this version of the operator runs, CIDRs can only be added to the pool.
     #[strum(serialize = "pod-pool-cidr-change-unsupported")]
     Recut,
-    /// Its `reservedRanges` would lie outside its CIDRs.
+    /// The `reservedRanges` of the pool would lie outside its CIDRs.
     #[strum(serialize = "pod-pool-reserved")]
     Reserved(Range),
-    /// A foreign `CiliumNodeConfig` makes it the default of nodes.
+    /// A foreign `CiliumNodeConfig` makes the pool the default of nodes.
     #[strum(serialize = "pod-pool-chosen")]
     Chosen(String),
     /// An IPv6 CIDR has more than this number of bits above its blocks.
@@ -190,13 +190,13 @@ pub enum UndoObstacle {
     NodeKeeps(WritePath, Vec<Block>),
     /// The node may not have a block again that the apply took away.
     CannotBeGivenBack(Block),
-    /// The agent of the CiliumNode has started on these blocks.
+    /// The agent of the CiliumNode has started, and uses these blocks.
     #[strum(serialize = "undo-agent-started")]
     AgentStarted(Vec<Block>),
-    /// The CiliumNode with these blocks lacks our label.
+    /// The CiliumNode with these blocks lacks the label of `cilium-ipam`.
     #[strum(serialize = "undo-not-ours")]
     NotCreatedByUs(Vec<Block>),
-    /// Cilium's operator would write these blocks back.
+    /// Cilium's operator would write these blocks to the CiliumNode again.
     #[strum(serialize = "undo-operator-keeps")]
     OperatorKeeps(Vec<Block>),
 }

@@ -25,52 +25,51 @@ pub enum Action {
 /// Why a node gets this block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A `NodeAssignment` names it.
+    /// A `NodeAssignment` names the block.
     Pinned,
     /// A `NodeAssignment` names it, and the node holds this other block.
     MovedByPin {
-        /// The block that it holds.
+        /// The block that the node holds now.
         from: Block,
     },
     /// A `NodeAssignment` names one family, and the pool gives the other.
     PinnedInPart,
     /// The lowest free block of the best pool that could serve it.
     LowestFree {
-        /// The better pools.
+        /// Better pools that could not serve the node.
         passed_over: PassedOverPools,
     },
     /// The node holds it already, in a field that the running Cilium does not read.
     HeldElsewhere {
-        /// The field that shows it.
+        /// The field that shows the block.
         field: HoldingField,
     },
-    /// An undo plan gives it back.
+    /// An undo plan restores the block.
     Undo,
 }
 
 /// One change of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
-    /// What it does.
+    /// What the change does to the node.
     pub action: Action,
-    /// The node.
     pub node: NodeName,
     /// The pool that the block belongs to, if any.
     pub pool: Option<PoolName>,
     /// What the written field shows now.
     pub before: Vec<Block>,
-    /// What it will show.
+    /// Blocks that the written field shows after the change.
     pub after: Vec<Block>,
     /// What is quarantined after the write: blocks of `before`, or the parts of them that were kept
     /// out of the pools.
     pub freed: Vec<Block>,
-    /// The write.
+    /// The write that makes the change.
     pub edit: Edit,
     /// The write that undoes it; `None` if it cannot be undone.
     pub undo: Option<Edit>,
-    /// Why.
+    /// Why the node gets the block.
     pub reason: Reason,
-    /// What it means for workloads.
+    /// What the change means for workloads on the node.
     pub hazard: Hazard,
     /// The observed Node; the write must fail if another one has replaced it.
     pub guard: ObjectVersion,
@@ -84,11 +83,10 @@ pub struct NodeChange {
 /// the node. Written unattended, it would let one node choose its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnapprovedBlock {
-    /// The block.
     pub block: Block,
-    /// The field that shows it.
+    /// The field that shows the block.
     pub field: HoldingField,
-    /// Why no pool would give it.
+    /// Why no pool would give the node the block.
     pub reason: MisplacedReason,
     /// Field manager and time of the last write of the field, if the server kept them.
     pub author: Option<(String, String)>,

@@ -95,7 +95,7 @@ impl ChangeDocument {
         self.kind == TargetKind::Node
     }
 
-    /// `KIND/NAME`, the text of its [`Target`](crate::plan::Target).
+    /// The change's [`Target`](crate::plan::Target) as text: `KIND/NAME`.
     pub fn target(&self) -> String {
         format!("{}/{}", self.kind, self.name)
     }
@@ -143,8 +143,8 @@ impl ChangeDocument {
         !self.before.iter().all(stays)
     }
 
-    /// Everything that makes it this change, without values that may differ harmlessly between two
-    /// plans.
+    /// Text that is equal for equal changes: all fields except values that may differ harmlessly
+    /// between two plans.
     pub fn identity(&self) -> String {
         let ChangeDocument {
             action,
@@ -248,8 +248,8 @@ pub enum EditDocument {
 }
 
 impl EditDocument {
-    /// Whether it sets nothing, so that every cluster would already show it. Only an undo leaves a
-    /// CiliumNode without blocks.
+    /// Whether the edit sets nothing, so that every cluster would already show it. Only an undo
+    /// leaves a CiliumNode without blocks.
     pub(super) fn is_empty(&self, intent: Intent) -> bool {
         match self {
             EditDocument::NodeSpec(blocks) => blocks.is_empty(),
@@ -260,7 +260,7 @@ impl EditDocument {
                 values.is_empty()
             }
             EditDocument::AddressPairs { add, remove } => add.is_empty() && remove.is_empty(),
-            // Without a value, these delete the object.
+            // Without a value, these edits delete the object.
             EditDocument::PodPool(_)
             | EditDocument::NoCiliumNode(())
             | EditDocument::AddressPool(_) => false,

@@ -140,7 +140,7 @@ impl From<&AddressPoolChange> for ChangeDocument {
 }
 
 impl AddressPoolChange {
-    /// Why the pool changes, with remarks on the translation.
+    /// Why the pool changes, with remarks on the translation to another API version.
     fn reason(&self) -> String {
         let why = match self.action {
             PoolAction::Create => "in the files, and not in the cluster".to_owned(),

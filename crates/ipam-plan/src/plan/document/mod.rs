@@ -108,12 +108,12 @@ pub enum PlanFileError {
     /// Written by an incompatible version.
     #[error("it has format version {0}, and this program reads {FORMAT_VERSION}")]
     Version(String),
-    /// Changed after it was saved.
+    /// The file was changed after it was saved.
     #[error(
         "its contents do not match its digest: it was edited or cut off after it was saved, or another version saved it"
     )]
     Digest,
-    /// Its changes are hidden from its verdict.
+    /// The summary counts no change, although the plan has changes.
     #[error("its summary counts no change, although it has changes")]
     Summary,
     /// No plan changes one object twice.

@@ -45,7 +45,7 @@ impl PodPoolSummary {
         self.create + self.update + self.adopt + self.delete
     }
 
-    /// Whether none of them would change.
+    /// Whether no pool of Pods changes.
     pub fn changes_nothing(&self) -> bool {
         self.changes() == 0
     }

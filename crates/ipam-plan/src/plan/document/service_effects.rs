@@ -43,7 +43,7 @@ pub struct LostAddressDocument {
 }
 
 impl ServiceEffectDocument {
-    /// Each lost address, with its Service and the time.
+    /// Each lost address: namespace and name of the Service, address, and time of the loss.
     pub fn lost(&self) -> impl Iterator<Item = (&str, &str, &str, &str)> {
         let (namespace, name) = (&*self.namespace, &*self.name);
         let lost = self.loses.iter();
@@ -172,7 +172,7 @@ fn covering(manifest: Option<&AddressPoolManifest>, address: &Range) -> Option<R
     ranges.find(|range| range.contains(address))
 }
 
-/// Whether the change leaves the address in its pool.
+/// Whether the pool still has the address after the change.
 fn covers_after(change: &Change, address: &Range) -> bool {
     let after = as_pool(change).and_then(|pool| pool.after.as_ref());
     covering(after, address).is_some()

@@ -133,7 +133,7 @@ impl Summary {
         }
     }
 
-    /// Whether there is nothing to write.
+    /// Whether the plan has nothing to write.
     pub fn changes_nothing(&self) -> bool {
         self.assign + self.release + self.update + self.delete + self.ports == 0
             && self.load_balancing.changes_nothing()

@@ -10,12 +10,12 @@ use ipam_core::model::{count, grouped_digits};
 /// The worst of what a plan comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanOutcome {
-    /// `apply` refuses it.
+    /// `apply` refuses the plan.
     Refused,
-    /// There are changes to write.
+    /// The plan has changes to write.
     Changes,
-    /// There is nothing to write, but the cluster differs from the files, or part of it cannot be
-    /// read.
+    /// The plan has nothing to write, but the cluster differs from the files, or a part of it
+    /// cannot be read.
     Differs,
     /// The cluster, or its selected part, matches the files.
     Matches,
@@ -35,7 +35,7 @@ impl Verdict {
         &self.sentence
     }
 
-    /// The sentence as a line of its own.
+    /// The verdict as one line of text: the title, if any, and the sentence.
     pub fn line(&self) -> String {
         let Verdict {
             outcome: _,

@@ -10,7 +10,7 @@ use ipam_core::alloc::{PoolId, PoolPart, Supply};
 use ipam_core::model::PoolName;
 use ipam_core::net::{Block, Family, Range};
 
-/// Most blocks of one pool that the addresses of one machine keep free. Machines have few
+/// Limit of the blocks of one pool that the addresses of one machine keep free. Machines have few
 /// addresses, and seldom in a pool.
 const MACHINE: u128 = 8;
 
@@ -33,11 +33,11 @@ fn reported_share(blocks: u128) -> u128 {
 /// How much of each pool one object may keep.
 #[derive(Clone, Copy)]
 pub(super) enum Bound {
-    /// By the addresses of its machine.
+    /// The blocks have addresses of the object's machine: at most [`MACHINE`] blocks are kept.
     Machine,
     /// By fields that no agent reads.
     Unread,
-    /// Everything: the blocks are in use.
+    /// The blocks are in use: all of them are kept.
     All,
 }
 
@@ -55,11 +55,10 @@ impl Bound {
 /// The blocks of one pool and family that one object shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PoolShare {
-    /// The pool.
     pub(super) pool: PoolName,
-    /// Blocks of it that the object shows.
+    /// Number of the pool's blocks that the object shows.
     pub(super) shows: u128,
-    /// Those of them that are kept out of the pool.
+    /// Number of the shown blocks that are kept out of the pool.
     pub(super) keeps: u128,
 }
 

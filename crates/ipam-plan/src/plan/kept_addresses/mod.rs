@@ -24,11 +24,11 @@ use ipam_core::net::{Block, Family, Range, covers, merge};
 pub(super) struct KeptAddresses<'o> {
     /// Addresses of machines.
     pub(super) machines: Vec<Range>,
-    /// Blocks that objects show, with their nodes.
+    /// Blocks that objects show, with the nodes of these objects.
     pub(super) shown: Vec<(&'o NodeName, Range)>,
     /// The kept parts of those blocks of which the bound leaves the rest to others.
     pub(super) cut: BTreeMap<(&'o NodeName, Block), Vec<Range>>,
-    /// All addresses of the machines that exceed their bound.
+    /// All addresses of the machines that exceed their bound, by node.
     crowded: BTreeMap<&'o NodeName, Vec<Range>>,
     excess: Vec<Excess>,
 }
@@ -176,7 +176,7 @@ fn keeps_whole(kept: &[Range], in_pools: &[PoolPart]) -> bool {
         .all(|PoolPart { part, .. }| covers(&kept, part))
 }
 
-/// Internal ones first: they use the budget before others.
+/// Addresses of a Node, internal ones first: they use the budget before others.
 fn addresses(node: &Node) -> impl Iterator<Item = Range> {
     node.addresses.iter().map(|address| Range::from(*address))
 }
@@ -221,7 +221,7 @@ const LISTED: usize = 3;
 /// How an object shows addresses.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// By the addresses of its machine.
+    /// The addresses of the object's machine.
     Machine,
     /// By fields that no agent reads.
     Unread,
@@ -241,7 +241,7 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    /// One for each of these pools.
+    /// One excess for each pool of which the object shows too much.
     fn new(
         object: &ObjectRef,
         kind: Kind,

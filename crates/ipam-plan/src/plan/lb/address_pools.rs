@@ -226,10 +226,10 @@ fn shown_of(seen: &SeenAddressPool, written: &AddressPoolManifest) -> AddressPoo
     }
 }
 
-/// Who has which addresses.
+/// Users of addresses that a pool must not give to Services.
 pub(super) struct Users {
     known: RangeIndex<AddressUser>,
-    /// Why it is not known who else has addresses.
+    /// The Neutron subnet whose addresses are unknown, so that `known` is incomplete.
     unresolved: Option<UnresolvedSubnet>,
 }
 

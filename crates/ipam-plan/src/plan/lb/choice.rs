@@ -30,7 +30,7 @@ pub(super) struct EnabledPool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
     InUse,
-    /// It overlaps another pool, and gives nothing new.
+    /// The pool overlaps another pool, and gives no new addresses.
     Conflicting,
 }
 
@@ -38,11 +38,11 @@ pub(super) enum Standing {
 struct Source<'p> {
     pool: &'p AddressPool,
     standing: Standing,
-    /// Higher wins.
+    /// Priority of the pool; of several pools, the highest wins.
     priority: i32,
-    /// Number of requirements of its selector.
+    /// Number of requirements of the pool's selector.
     requirements: usize,
-    /// Its ranges, lowest first.
+    /// Ranges of the pool, lowest first.
     ranges: Vec<Range>,
     /// Addresses of it that the files or its edges keep back, also from their holders. Merged.
     kept_back: Vec<Range>,
@@ -60,7 +60,7 @@ impl Source<'_> {
 struct Chooser<'p> {
     observed: &'p Observed,
     state: &'p SimulatedState,
-    /// Best first.
+    /// Pools that may give addresses, best first.
     sources: Vec<Source<'p>>,
     /// Users of each address: Services that hold it, request it, are pinned to it, or are to get it.
     users: BTreeMap<IpAddr, Vec<&'p LbService>>,

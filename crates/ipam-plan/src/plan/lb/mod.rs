@@ -144,7 +144,7 @@ fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blo
     }
 }
 
-/// Why the server does not show a kind, in its own words.
+/// Why the server does not show a kind, in the server's words.
 fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }
@@ -157,7 +157,7 @@ fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
 pub enum PoolAction {
     /// The pool is ours already, and changes.
     Update,
-    /// The pool becomes ours, and changes where it differs.
+    /// A foreign pool gets the label of `cilium-ipam`, and changes where it differs.
     Adopt,
     /// The pool is deleted.
     Delete,
@@ -168,50 +168,49 @@ pub enum PoolAction {
 /// One change of one `CiliumLoadBalancerIPPool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPoolChange {
-    /// What it does.
+    /// What the change does to the pool.
     pub action: PoolAction,
-    /// The pool.
+    /// Name of the pool.
     pub name: AddressPoolName,
-    /// The version in which it is written.
+    /// Version of the API in which the pool is written.
     pub api: AddressPoolApi,
     /// What it shows now, of labels and annotations only those that are written; `None` for one
     /// that is made.
     pub before: Option<AddressPoolManifest>,
-    /// What it will show; `None` for one that is deleted.
+    /// What the pool shows after the change; `None` for a deleted pool.
     pub after: Option<AddressPoolManifest>,
-    /// Whether the files say it in another field.
+    /// Whether the files give the ranges in another field than the written version has.
     pub translation: Translation,
-    /// Who wrote its spec last, and when.
+    /// Field manager and time of the last write of the spec.
     pub author: Option<(String, String)>,
-    /// What it means for workloads.
+    /// What the change means for workloads.
     pub hazard: Hazard,
     /// The object that was seen; the write must fail when it is another one by now. Empty for one
     /// that is made: then there must be none.
     pub guard: ObjectVersion,
-    /// Where the files have it.
+    /// Place of the pool in the files.
     pub origin: Option<Origin>,
 }
 
 /// One change of one Service: the annotation by which it asks for the addresses of its pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceChange {
-    /// The Service.
     pub service: ServiceName,
     /// Key of the annotation.
     pub key: &'static str,
-    /// Its value now.
+    /// Value of the annotation now.
     pub before: Option<String>,
-    /// Its value afterwards.
+    /// Value of the annotation after the change.
     pub after: Option<String>,
-    /// What it means for workloads.
+    /// What the change means for workloads.
     pub hazard: Hazard,
     /// The object that was seen.
     pub guard: ObjectVersion,
-    /// The pin.
+    /// Place of the pin in the files.
     pub origin: Option<Origin>,
 }
 
-/// Addresses as the annotation has them.
+/// Addresses as the annotation lists them: separated by commas.
 pub(super) fn annotation_value(addresses: &[IpAddr]) -> String {
     addresses
         .iter()
@@ -299,7 +298,7 @@ fn service<'o>(observed: &'o Observed, saved: &ChangeDocument) -> Option<&'o LbS
     (service.version.uid == saved.guard.uid).then_some(service)
 }
 
-/// Why the object of a change cannot be read: then it is unknown whether it exists.
+/// Why the object of a change cannot be read, so that its existence is unknown.
 pub(crate) fn unseen(observed: &Observed, saved: &ChangeDocument) -> Option<String> {
     let kind = match saved.kind {
         TargetKind::Service => ObservedKind::Service,

@@ -16,15 +16,15 @@ use ipam_core::net::{Family, Range};
 pub enum AddressUser {
     /// A node's pod CIDR.
     PodCidr(NodeName),
-    /// A node itself.
+    /// An address of the node itself.
     Machine(NodeName),
-    /// The Service CIDR.
+    /// A Service CIDR.
     ServiceCidr,
     /// A block that is claimed for a node, or quarantined after it.
     Claimed(NodeName),
     /// A block of an object whose node is unknown.
     Unattributed,
-    /// A subnet of Neutron, by the pool that names it.
+    /// A Neutron subnet, by the pool that names it.
     NeutronPool(PoolName),
 }
 
@@ -88,12 +88,12 @@ impl fmt::Display for LbObstacle {
 }
 
 impl LbObstacle {
-    /// Stable code.
+    /// Stable code of the obstacle, in kebab case.
     pub fn code(&self) -> &'static str {
         self.into()
     }
 
-    /// What would unblock it.
+    /// What would unblock the pool or the pin: a sentence for people.
     pub fn unblock(&self) -> String {
         self.explain().unblock
     }

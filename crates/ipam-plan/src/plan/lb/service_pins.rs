@@ -249,11 +249,11 @@ fn in_use(pools: Vec<EnabledPool>) -> Vec<AddressPool> {
 struct PinPlanner<'p> {
     state: &'p SimulatedState,
     pools: Vec<AddressPool>,
-    /// Subnets of Neutron, which gives their addresses to ports.
+    /// Ranges of Neutron subnets, whose addresses Neutron gives to ports.
     subnets: Vec<(PoolName, Range)>,
     /// The first subnet whose addresses are unknown.
     unresolved: Option<UnresolvedSubnet>,
-    /// Services by the addresses that they have.
+    /// Services by the addresses that they have now.
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Services by the addresses that they are pinned to, by name.
     pinned: BTreeMap<IpAddr, Vec<&'p ServiceName>>,
@@ -361,8 +361,8 @@ impl PinPlanner<'_> {
             .any(|pool| pool.selects(&service.labels) && covers(pool))
     }
 
-    /// Another Service that has the address, or is pinned to it before this one, and cannot share
-    /// it.
+    /// Another Service that has the address, or is pinned to it before this one, and that cannot
+    /// share it.
     fn holder(
         &self,
         address: IpAddr,

@@ -28,7 +28,7 @@ impl SimulatedState {
         }
     }
 
-    /// The pools as an operator of these rules reads them.
+    /// The pools, read as an operator with these rules reads them.
     pub(super) fn read(&self, rules: &LbRules) -> Vec<AddressPool> {
         self.pools
             .values()

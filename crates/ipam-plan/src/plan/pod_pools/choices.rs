@@ -311,7 +311,7 @@ fn deletion(
     })
 }
 
-/// Its settings beside the choice of a pool.
+/// Settings of the `CiliumNodeConfig` other than the default pool, as paths of fields.
 pub(super) fn other_settings(config: &NodeConfig) -> Vec<String> {
     let keys = config.defaults.keys();
     let others = keys.filter(|key| *key != DEFAULT_POOL_SETTING);

@@ -112,17 +112,16 @@ pub(super) fn reserved_stay(
 /// One change of one object that makes a pool of the files work in ipam `multi-pool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPoolChange {
-    /// What it does.
+    /// What the change does to the object.
     pub action: PoolAction,
-    /// The object.
     pub object: PodPoolObject,
     /// The pool of the files.
     pub pool: PoolName,
-    /// Its spec now; `None` for one that is created.
+    /// Spec of the object now; `None` for a created object.
     pub before: Option<PodPoolSpec>,
-    /// Its spec afterwards; `None` for one that is deleted.
+    /// Spec of the object after the change; `None` for a deleted object.
     pub after: Option<PodPoolSpec>,
-    /// What it means for workloads.
+    /// What the change means for workloads.
     pub hazard: Hazard,
     /// Nodes with running agents that take addresses of another pool when they restart.
     pub disturbed: BTreeSet<NodeName>,
@@ -150,15 +149,15 @@ pub enum PodPoolSpec {
     Pool(PerFamily<PodRanges>),
     /// The nodes that use a pool.
     Choice {
-        /// The nodes.
+        /// The nodes that use the pool.
         nodes: Selector,
-        /// The `CiliumPodIPPool`.
+        /// Name of the `CiliumPodIPPool`.
         pool: String,
     },
 }
 
 impl PodPoolObject {
-    /// The target of its change.
+    /// The target of a change of the object.
     pub fn target(&self) -> Target {
         match self {
             PodPoolObject::Pool(_, name) => Target::PodPool(name.clone()),
@@ -195,7 +194,7 @@ impl PodPoolSpec {
         }
     }
 
-    /// As `spec` of the object.
+    /// `spec` of the object as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             PodPoolSpec::Pool(families) => {

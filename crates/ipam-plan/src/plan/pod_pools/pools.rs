@@ -21,7 +21,7 @@ use ipam_core::model::{Hazard, NodeName, OWNER_LABEL, ObjectVersion, PerFamily, 
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// Most bits between the prefix of an IPv6 CIDR and that of its blocks.
+/// Limit of the bits between the prefix of an IPv6 CIDR and that of its blocks.
 const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {

@@ -30,13 +30,13 @@ pub(super) use planner::{PortsPlan, plan, unplanned};
 /// A change of the `allowed_address_pairs` of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortChange {
-    /// The port.
+    /// Id of the port in Neutron.
     pub port: Id,
     /// The node on the VM of the port.
     pub node: NodeName,
     /// Ranges that the port comes to allow.
     pub added: BTreeSet<IpNet>,
-    /// Those of the added ranges that the node holds only after another change of the plan.
+    /// Added ranges that the node holds only after another change of the plan.
     pub awaited: BTreeSet<IpNet>,
     /// Ranges that the port no longer allows.
     pub removed: BTreeSet<IpNet>,
@@ -272,7 +272,7 @@ fn finding(
     about.into_iter().fold(finding, Finding::about)
 }
 
-/// The VMs of these nodes, in words.
+/// Names the VMs of these nodes in a sentence.
 fn of_vms(nodes: &[&Node]) -> String {
     match nodes {
         [] => "no VM".to_owned(),

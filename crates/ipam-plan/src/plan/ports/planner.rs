@@ -122,7 +122,7 @@ struct NodePairs {
     kept: BTreeSet<IpNet>,
     /// Whether the node's fields can be read, so that missing ranges count as stale.
     is_readable: bool,
-    /// Why stale ranges stay for now.
+    /// Why ranges that look stale stay allowed for now.
     doubt: Option<String>,
 }
 

@@ -138,8 +138,8 @@ fn exceeded(changes: &[Change], policy: &Policy, observed: &Observed) -> Vec<Exc
                     });
                 }
             }
-            // One domain for each limit, the one that exceeds it most: the others follow once
-            // that one is fixed.
+            // One refusal for each limit, about the domain that exceeds it most: the other domains
+            // follow once that one is fixed.
             Measure::DomainCount | Measure::DomainPercent => {
                 let worst = by_domain(&nodes, policy, observed).into_iter().filter_map(
                     |(domain, (changed, all))| {

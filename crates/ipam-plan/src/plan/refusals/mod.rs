@@ -27,18 +27,18 @@ pub use limits::exceeded_limits;
 /// Why changes may not be applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
-    /// Stable code.
+    /// The limit or protection that refuses the changes.
     pub rule: Rule,
-    /// What is refused.
+    /// The refused changes and the limit that they exceed, in a sentence.
     pub message: String,
-    /// The way out.
+    /// How to make the changes acceptable: a sentence for people.
     pub help: String,
-    /// The waiver that would allow it; protections cannot be waived.
+    /// The waiver that would allow the changes; `None` for protections, which cannot be waived.
     pub waiver: Option<Waiver>,
 }
 
 impl Refusal {
-    /// Whether one of these waivers allows it.
+    /// Whether one of these waivers allows the refused changes.
     pub fn is_waived(&self, waivers: &BTreeSet<Waiver>) -> bool {
         self.waiver
             .is_some_and(|needed| waivers.iter().any(|waiver| waiver.covers(needed)))
@@ -57,7 +57,7 @@ pub fn refusals(
 }
 
 impl Plan {
-    /// The refusals that none of these waivers allows.
+    /// Refusals that are still in force with these waivers.
     pub(super) fn unwaived(&self, waivers: &BTreeSet<Waiver>) -> impl Iterator<Item = &Refusal> {
         let refusals = self.refusals.iter();
         refusals.filter(move |refusal| !refusal.is_waived(waivers))

@@ -49,9 +49,9 @@ pub(super) struct Paths<'p> {
 /// The object that the running Cilium reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ModePath {
-    /// The Node.
+    /// A field of the Node.
     Node(NodeField),
-    /// The CiliumNode.
+    /// `spec.ipam.podCIDRs` of the CiliumNode.
     CiliumNode(Wanted),
 }
 
@@ -72,9 +72,9 @@ enum Wanted {
 /// How Cilium comes to read a node's blocks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
-    /// It reads them already.
+    /// Cilium reads the blocks already.
     AlreadyRead,
-    /// This write.
+    /// Cilium reads the blocks after this write.
     Write(Edit),
 }
 
@@ -120,7 +120,7 @@ impl<'p> Paths<'p> {
         edit.map(Route::Write)
     }
 
-    /// The CiliumNode with these blocks, which it does not show.
+    /// The write of these blocks to the CiliumNode, which does not show them.
     pub(super) fn cilium_node(
         &self,
         node: &Node,
@@ -198,7 +198,7 @@ impl Paths<'_> {
                 )),
             };
         }
-        // The other allocator would fill spec, and spec hides the annotation.
+        // The other allocator would write `spec.podCIDRs`, and then Cilium ignores the annotation.
         if let Some(rival) = self.rival {
             let obstacle = WritePathObstacle::OtherAllocator(rival.clone());
             return Err(BlockedReason::WritePath(obstacle));

@@ -40,9 +40,9 @@ pub(crate) fn moves_nodes(observed: &Observed, choice: WritePathChoice) -> Movin
 /// How a node moves from its block to that of its pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moving {
-    /// A person drains and re-creates it.
+    /// Only a manual drain and re-creation moves the node.
     Never,
-    /// A setting for this node moves it.
+    /// A setting in a `CiliumNodeConfig` for this node moves it.
     BySetting,
 }
 

@@ -78,7 +78,7 @@ impl Simulation {
     }
 }
 
-/// An operator with these rules starts, and sees these Services.
+/// The outcome when an operator with these rules starts, and sees the Services that take part.
 fn started(
     state: &SimulatedState,
     rules: &LbRules,

@@ -25,7 +25,7 @@ use ipam_core::net::{Range, RangeIndex};
 pub(super) use self::service_effect::with_hostnames;
 pub use self::service_effect::{Effects, LossTime, LostAddress, ServiceEffect};
 
-/// The effects of these changes, in their order.
+/// Effects of the changes on Services, simulated in this order.
 pub fn effects<'c>(changes: impl IntoIterator<Item = &'c Change>, observed: &Observed) -> Effects {
     let changes = changes.into_iter();
     let changes: Vec<&Change> = changes.filter(|one| one.as_node().is_none()).collect();
@@ -99,7 +99,7 @@ fn all(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
 }
 
 impl Simulation {
-    /// A simulation of some of these changes.
+    /// A simulation of the Services and pools that the changes affect. No change is simulated yet.
     pub(super) fn new<'c>(
         observed: &Observed,
         changes: impl IntoIterator<Item = &'c Change>,
@@ -109,7 +109,7 @@ impl Simulation {
         Simulation::of_groups(observed, state, groups)
     }
 
-    /// A simulation of all these changes.
+    /// A simulation after all these changes.
     pub(super) fn after<'c>(
         observed: &Observed,
         changes: impl IntoIterator<Item = &'c Change>,
@@ -151,7 +151,7 @@ impl Simulation {
         &self.usual.state
     }
 
-    /// Simulates a change, and records its hazard in it.
+    /// Simulates a change, and sets the hazard of the change.
     pub(super) fn record_step(&mut self, change: &mut Change) {
         let is_first = self.usual.state.pools.is_empty();
         let takes_away = self.step(change);

@@ -47,11 +47,10 @@ impl LossTime {
 /// An address or a hostname that a Service has and loses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LostAddress {
-    /// The address.
     pub address: ServedAddress,
-    /// When.
+    /// When the Service loses the address.
     pub when: LossTime,
-    /// Why.
+    /// Why the Service loses the address.
     pub why: LossReason,
     /// Whether the loss is certain.
     pub certainty: Certainty,
@@ -60,13 +59,12 @@ pub struct LostAddress {
 /// The effects on one Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceEffect {
-    /// The Service.
     pub service: ServiceName,
-    /// Addresses that it loses, or may lose.
+    /// Addresses that the Service loses, or may lose.
     pub loses: Vec<LostAddress>,
-    /// Addresses that it gets, or may get.
+    /// Addresses that the Service gets, or may get.
     pub gains: Vec<Prospect>,
-    /// Why it then waits for an address, or may wait.
+    /// Why the Service waits for an address afterwards, or may wait.
     pub pending: Vec<Pending>,
 }
 
@@ -134,7 +132,7 @@ pub(super) fn effect_of(
     }
 }
 
-/// Numbers of Services.
+/// Numbers of Services that lack, lose or get an address.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Numbers {
     /// Services that get or wait for an address.
@@ -240,11 +238,11 @@ pub(in super::super) fn with_hostnames(
     loses.extend(lost);
 }
 
-/// Collects it change by change.
+/// Collects the rivalry of Services change by change.
 pub(super) struct Rivalries {
     found: Rivalry,
     groups: Vec<Since>,
-    /// Of all groups, for both families.
+    /// Numbers of all groups together, by family.
     families: BTreeMap<Family, RivalryNumbers>,
     /// The number of changes so far.
     steps: usize,
