@@ -14,7 +14,7 @@ use super::{Operation, Target, Write};
 use ipam_cilium::observed::ObjectVersion;
 
 ipam_core::text_enum! {
-    /// One of our Leases, by the name of the object.
+    /// A Lease of `cilium-ipam`, by the name of the object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum LeaseName {
         /// Held during an apply.
@@ -33,7 +33,7 @@ const OPERATION_ANNOTATION: &str = "cilium-ipam.io/operation";
 pub enum LockSeen {
     /// This cluster needs no lock: it excludes others in another way.
     NotKept,
-    /// The server denies reading it, with the server's message.
+    /// The server denies reading the Lease, with the server's message.
     Hidden(String),
     /// The Lease does not exist yet.
     Absent,
@@ -41,18 +41,18 @@ pub enum LockSeen {
     Record(Box<LockRecord>),
 }
 
-/// A Lease as it was read.
+/// A Lease as it was read from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRecord {
     /// Identity of the holder; empty when the lock was released.
     pub holder: String,
     /// What the holder does, such as `apply`.
     pub operation: String,
-    /// When the holder acquired it, by the holder's clock.
+    /// When the holder acquired the Lease, by the holder's clock.
     pub since: Option<Timestamp>,
-    /// When the holder renewed it last, by the holder's clock.
+    /// When the holder renewed the Lease last, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// How long it stays held after a renewal.
+    /// How long the Lease stays held after a renewal.
     pub duration: SignedDuration,
     pub version: ObjectVersion,
 }

@@ -46,7 +46,7 @@ pub enum Extent {
 }
 
 impl Extent {
-    /// All kinds that are read.
+    /// Kinds that are read for this extent.
     pub(super) fn kinds(self) -> impl Iterator<Item = ObservedKind> {
         ObservedKind::OF_PLANS
             .into_iter()

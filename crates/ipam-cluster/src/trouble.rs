@@ -10,7 +10,7 @@ ipam_core::text_enum! {
     pub enum TroubleKind {
         /// An old history: blocks may look free.
         WentBack = "the cluster went back in time",
-        /// The server's cache and its store differ.
+        /// The API server's cache and its store differ.
         Outdated = "the API server shows an old state of the cluster: restart every kube-apiserver",
         /// No answer, or none in time.
         Unreachable = "the API server does not answer",
@@ -18,7 +18,7 @@ ipam_core::text_enum! {
         Credentials = "the credentials for the API server cannot be used",
         /// A right is missing.
         Forbidden = "the API server denies a right",
-        /// Another refusal.
+        /// The server refuses a request for a reason that no other variant covers.
         Refused = "the API server refuses a request",
         /// The server answers 429 for too long.
         Busy = "the API server is too busy",
@@ -30,7 +30,7 @@ ipam_core::text_enum! {
         ListStale = "the API server shows an old list",
         /// The server forgot the events, or no longer serves the kind.
         WatchLost = "the API server ended a watch",
-        /// The ConfigMap is at its limit.
+        /// The ConfigMap of the claims is at its size limit.
         ClaimsFull = "the claims have no room for more blocks",
         /// A race was lost again and again.
         Conflict = "another process changes the same objects",
@@ -41,10 +41,10 @@ ipam_core::text_enum! {
     }
 }
 
-/// A failure.
+/// A failure to read or write the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Trouble {
-    /// For probes.
+    /// Kind of the failure, for probes.
     pub kind: TroubleKind,
     /// For the log: names the server, the object and the cause.
     pub text: String,

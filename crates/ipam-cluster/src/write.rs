@@ -19,9 +19,7 @@ use ipam_plan::plan::{AddressPoolChange, PodPoolChange, PodPoolObject, ServiceCh
 /// The object that a write changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A Node.
     Node(NodeName),
-    /// A CiliumNode.
     CiliumNode(NodeName),
     /// A `CiliumNodeConfig`, in that version: its namespace and name.
     NodeConfig(NodeConfigApi, String, String),
@@ -29,15 +27,13 @@ pub enum Target {
     PodPool(PodPoolApi, String),
     /// A `CiliumLoadBalancerIPPool`, in that version.
     AddressPool(AddressPoolApi, AddressPoolName),
-    /// A Service.
     Service(ServiceName),
     /// The ConfigMap of claims.
     Claims,
-    /// A Lease.
     Lease(LeaseName),
     /// A custom resource of ours.
     Custom(CustomKind, String),
-    /// Its status.
+    /// Status of a custom resource of `cilium-ipam`.
     Status(CustomKind, String),
     /// A Pod, by its namespace and name.
     Pod(String, String),
@@ -45,7 +41,7 @@ pub enum Target {
     Eviction(String, String),
     /// A ConfigMap with a record of a migration.
     MigrationRecord(String),
-    /// A new Event; the server names it.
+    /// An Event that is created; the server chooses its name.
     Event {
         /// The namespace that the Event is created in.
         namespace: &'static str,
@@ -61,7 +57,7 @@ pub enum Operation {
     /// Server-side apply as our field manager, by force, with the guards as in a patch. Fields that
     /// it does not name stay.
     Apply(Value),
-    /// A new object; the server answers 409 when it exists.
+    /// Creates an object; the server answers 409 if it exists.
     Create(Value),
     /// Deletes the object, if it has this UID and resourceVersion. An empty one may be anything.
     Delete(ObjectVersion),
@@ -85,7 +81,7 @@ pub enum WriteError {
     /// The object has changed, is gone, or has another UID. Nothing was written.
     #[error("it has changed since it was read: {0}")]
     Superseded(String),
-    /// The server refuses this write, and would refuse it again.
+    /// The server refuses this write, and would refuse every retry.
     #[error("the server refused it: {0}")]
     Refused(String),
     /// We have no permission.
@@ -94,7 +90,7 @@ pub enum WriteError {
     /// The server was busy for longer than the patience. Nothing was written.
     #[error("the server is too busy: {0}")]
     Busy(String),
-    /// There was no answer: the write may have happened or not.
+    /// The server did not answer: the write may have happened or not.
     #[error("no answer, so it may have been written or not: {0}")]
     Unknown(String),
 }

@@ -24,17 +24,17 @@ use ipam_plan::plan::{Change, PortChange, Sequence};
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Outcome {
-    /// The server stored it.
+    /// The server stored the change.
     Applied,
     /// The object has changed since the plan; nothing was written.
     Superseded(String),
-    /// The server refused it; nothing was written.
+    /// The server refused the change; nothing was written.
     Refused(String),
-    /// No answer came, so it may have been written.
+    /// No answer came, so the change may have been written.
     Unknown(String),
     /// Not sent: a change that it depends on was not applied.
     NotSent(String),
-    /// Not sent: the apply stopped before it.
+    /// Not sent: the apply stopped before this change.
     NotTried,
 }
 
@@ -43,7 +43,6 @@ pub enum Outcome {
 pub enum Event<'e> {
     /// A change has its outcome.
     Finished {
-        /// Which change.
         change: &'e Change,
         outcome: &'e Outcome,
     },
@@ -235,7 +234,7 @@ impl PortWriter for NoPorts {
 /// A batch whose objects exist. Changes are with their index in the plan.
 pub(super) struct Prepared {
     pub(super) ready: Vec<(usize, Change)>,
-    /// Another process created the object, or may have: these are planned again.
+    /// Another process created the object, or may have: these changes are planned again.
     pub(super) superseded: Vec<(usize, String)>,
     /// The server refused to create the object.
     pub(super) refused: Vec<(usize, String)>,

@@ -24,7 +24,7 @@ pub(super) struct ClaimStore<'l, C> {
     quarantine_for: SignedDuration,
     /// Commit of the files.
     revision: Option<&'l str>,
-    /// As the cluster has them.
+    /// The claims as the cluster has them.
     stored: Claims,
     /// With this pass's changes.
     claims: Claims,
@@ -36,7 +36,7 @@ pub(super) struct ClaimStore<'l, C> {
 pub(super) struct ClaimCapacity {
     /// The number of changes, from the first one on.
     pub(super) count: usize,
-    /// Changes among them that must not be written, by index.
+    /// Changes that would fit but must not be written, by index.
     pub(super) conflicts: BTreeMap<usize, Conflict>,
 }
 
@@ -124,7 +124,7 @@ impl<'l, C: Cluster> ClaimStore<'l, C> {
                 self.replace(claims).await?;
                 return Ok(ClaimCapacity { count, conflicts });
             }
-            // An estimate from the average size of these.
+            // The average size of these claims gives an estimate of how many fit.
             let fitting = count * MOST_BYTES.saturating_sub(before) / (size - before);
             count = fitting.min(count - 1);
             if count == 0 {

@@ -32,7 +32,7 @@ pub enum Parallelism {
     Adaptive,
 }
 
-/// The limit as it is now.
+/// The limit of concurrent writes, with the measurements that adapt it.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     parallelism: Parallelism,
@@ -41,7 +41,7 @@ pub struct ConcurrencyLimit {
     before: Option<(NonZeroUsize, f64)>,
     /// How many rates to stay at this limit.
     settled_for: usize,
-    /// Writes since then.
+    /// Start of the current measurement, and number of its writes.
     window: Option<(Instant, usize)>,
 }
 

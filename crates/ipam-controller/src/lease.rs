@@ -34,7 +34,7 @@ pub struct Timing {
     pub give_up: Option<Duration>,
     /// About how often a waiter reads the Lease.
     pub poll: Duration,
-    /// Limit for one request; `None` leaves it to the client.
+    /// Timeout of one request; `None` leaves it to the client.
     pub answer: Option<Duration>,
 }
 
@@ -58,23 +58,21 @@ impl Timing {
     };
 }
 
-/// One Lease and the process that wants it.
+/// A Lease, and the process that wants to hold it.
 #[derive(Debug)]
 pub struct Lease<'c, C> {
     /// Where the Lease is.
     pub cluster: &'c C,
-    /// Which one.
     pub name: LeaseName,
-    /// Who holds it, as others read it; no two processes have the same.
+    /// Identity of the process as the Lease shows it; no two processes have the same.
     pub identity: String,
-    /// What it is held for, as others read it.
+    /// Operation for which the process holds the Lease, as the Lease shows it.
     pub operation: String,
-    /// Its periods.
     pub timing: Timing,
 }
 
-/// Another holder, and when we read its last renewal. Keep it between attempts: without it each
-/// attempt measures that holder's silence anew.
+/// Another holder, and when this process read the holder's last renewal. Keep the value between
+/// attempts: otherwise each attempt measures the holder's silence anew.
 #[derive(Clone, Debug)]
 pub struct OtherHolder {
     record: LockRecord,
@@ -82,7 +80,7 @@ pub struct OtherHolder {
 }
 
 impl OtherHolder {
-    /// What the Lease says of it.
+    /// The Lease as it was read, with the other holder.
     pub fn record(&self) -> &LockRecord {
         &self.record
     }
@@ -94,12 +92,12 @@ impl OtherHolder {
             .max(Duration::from_secs(1))
     }
 
-    /// Whether it has not renewed for the whole duration of its Lease.
+    /// Whether the holder has not renewed for the whole duration of its Lease.
     fn is_expired(&self) -> bool {
         self.seen.elapsed() >= self.lease_duration()
     }
 
-    /// Whether it would be expired if its clock were ours. Only a hint that waiting may help.
+    /// Whether the Lease is expired if both clocks agree. Only a hint that waiting may help.
     fn looks_expired(&self, now: Timestamp) -> bool {
         let until = self
             .record
@@ -134,9 +132,9 @@ pub enum Lock {
 pub enum Attempt {
     /// The attempt has its result, and there is nothing to wait for.
     Done(Lock),
-    /// Another process holds it.
+    /// Another process holds the Lease.
     HeldByOther,
-    /// Another process wrote it between our read and our write.
+    /// Another process wrote the Lease between the read and the write of this process.
     Overtaken,
 }
 
@@ -276,7 +274,7 @@ impl<C: Cluster> Lease<'_, C> {
                     held.version = written.version;
                     held.renewed = sent;
                 }
-                // Another process took it, or an answer to us was lost.
+                // Another process took the Lease, or an answer to this process was lost.
                 Some(Err(WriteError::Superseded(_))) => {
                     match within(left(held), self.cluster.lock(self.name)).await {
                         Some(Ok(LockSeen::Record(record))) if record.holder == self.identity => {

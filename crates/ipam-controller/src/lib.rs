@@ -55,22 +55,22 @@ mod watch;
 pub struct Loaded {
     /// Texts of the files, which findings quote.
     pub documents: Documents,
-    /// What they specify; incomplete if there are errors.
+    /// What the documents specify; incomplete if there are errors.
     pub desired: Desired,
     pub findings: Vec<Finding>,
-    /// Their commit id, if they were read from Git.
+    /// Id of the commit, if the documents were read from Git.
     pub revision: Option<String>,
 }
 
 impl Loaded {
-    /// Whether there are errors. If so, it must not be planned from.
+    /// Whether the findings have errors. If so, the configuration must not be planned from.
     pub fn has_errors(&self) -> bool {
         self.findings
             .iter()
             .any(|finding| finding.severity == Severity::Error)
     }
 
-    /// Number of warnings.
+    /// Number of warnings among the findings.
     pub fn warnings(&self) -> usize {
         self.findings
             .iter()
@@ -78,7 +78,8 @@ impl Loaded {
             .count()
     }
 
-    /// These files with the pause of newer ones. A pause applies even if other files are invalid.
+    /// The same files with the pause of newer files, if those are paused. A pause applies even if
+    /// other files are invalid.
     pub fn paused_by(&self, newer: &Loaded) -> Option<Loaded> {
         if newer.desired.policy.activity == Activity::Active {
             return None;
@@ -102,7 +103,7 @@ pub fn load(location: &Location) -> Loaded {
     }
 }
 
-/// Checks documents; `findings` are those of reading them.
+/// Checks documents. `findings` are the findings of reading them.
 pub fn check_documents(documents: Documents, mut findings: Vec<Finding>) -> Loaded {
     let (desired, lowering) = lower(&documents);
     findings.extend(lowering);
@@ -161,7 +162,7 @@ impl<'j> Job<'j> {
         }
     }
 
-    /// The same job, which also reads from this OpenStack.
+    /// Returns the same job, which also reads from this OpenStack.
     #[must_use]
     pub fn with_openstack(self, openstack: &'j OpenStack) -> Job<'j> {
         Job {
@@ -170,7 +171,7 @@ impl<'j> Job<'j> {
         }
     }
 
-    /// The same job, which plans only for these objects.
+    /// Returns the same job, which plans only for the selected objects.
     #[must_use]
     pub fn limited_to(self, selection: &'j Selection) -> Job<'j> {
         Job { selection, ..self }
@@ -219,7 +220,7 @@ pub async fn observe_and_plan<C: Cluster>(
     Ok(plan_in_task(job, observed).await)
 }
 
-/// Plans for an observed cluster, and gives it back.
+/// Plans for an observed cluster, and returns the cluster with the plan.
 pub(crate) async fn plan_in_task(job: &Job<'_>, observed: Observed) -> (Observed, Plan) {
     if !is_slow(&job.loaded.desired) {
         let plan = job.plan(&observed);
@@ -287,7 +288,7 @@ async fn in_blocking_task<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends.
+            // The task was cancelled, because the runtime ends.
             Err(_) => std::future::pending().await,
         },
     }
@@ -303,7 +304,7 @@ ipam_core::text_enum! {
     /// Severity of an Event (core/v1 of Kubernetes).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum EventKind {
-        /// For information.
+        /// For information only.
         Normal = "Normal",
         /// A person should look.
         Warning = "Warning",
@@ -320,7 +321,7 @@ pub struct EventSubject {
 }
 
 impl EventSubject {
-    /// A Node.
+    /// A Node as the subject of an Event.
     pub fn node(name: &str, uid: &str) -> EventSubject {
         EventSubject {
             api_version: "v1".to_owned(),
@@ -330,7 +331,7 @@ impl EventSubject {
         }
     }
 
-    /// One of our custom resources.
+    /// A custom resource of `cilium-ipam` as the subject of an Event.
     pub fn custom(kind: CustomKind, name: &str, uid: &str) -> EventSubject {
         let api_version = format!("{GROUP}/{VERSION}");
         EventSubject {
@@ -342,16 +343,15 @@ impl EventSubject {
     }
 }
 
-/// An Event before it is written.
+/// The text of an Event before it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventText {
-    /// The object.
+    /// The object that the Event is about.
     pub about: EventSubject,
-    /// Its severity.
     pub kind: EventKind,
-    /// One word in CamelCase.
+    /// Reason of the Event: one word in CamelCase.
     pub reason: &'static str,
-    /// For people; longer messages are cut when it is written.
+    /// Message of the Event, for people; longer messages are cut when it is written.
     pub message: String,
 }
 

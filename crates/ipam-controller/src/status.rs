@@ -21,7 +21,7 @@ use ipam_plan::plan::{BlockCounts, Overview, PoolOverview, Progress};
 /// Longest message of a condition, in bytes (`metav1.Condition`).
 const LONGEST_MESSAGE: usize = 32_768;
 
-/// Reasons that the condition `Misplaced` lists; the others are counted.
+/// Number of reasons that the condition `Misplaced` lists; further ones are counted.
 const LISTED_REASONS: usize = 10;
 
 /// The inputs of all statuses.
@@ -29,7 +29,7 @@ const LISTED_REASONS: usize = 10;
 pub struct StatusInput<'t> {
     /// The newest documents that were read.
     pub read: &'t Texts,
-    /// Their errors.
+    /// Errors of the documents that were read.
     pub faults: &'t Faults,
     /// The documents that apply.
     pub applied: &'t Texts,
@@ -37,11 +37,11 @@ pub struct StatusInput<'t> {
     pub overview: Option<&'t Overview>,
     /// Number of changes that wait for a person.
     pub waiting: usize,
-    /// The current time.
+    /// Time at which the statuses are computed.
     pub at: Timestamp,
 }
 
-/// Errors by the path of their document.
+/// Errors by the path of the faulty document.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     by_path: BTreeMap<Arc<str>, Vec<String>>,

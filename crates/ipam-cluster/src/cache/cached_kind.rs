@@ -34,13 +34,13 @@ pub(super) enum PendingWrite {
 #[derive(Clone, Debug)]
 pub(super) struct CachedKind {
     pub(super) seen: Seen,
-    /// The namespace that it was listed in.
+    /// Namespace in which the kind was listed.
     pub(super) namespace: String,
     pub(super) served: Option<String>,
     /// resourceVersion of the list.
     pub(super) listed_at: u64,
-    /// Everything up to this resourceVersion was listed or reported. A kind that is not served was
-    /// still not served after this resourceVersion had been read.
+    /// All changes up to this resourceVersion were listed or reported. A kind that is not served
+    /// was still not served after this resourceVersion had been read.
     pub(super) reached: u64,
     pub(super) objects: Arc<BTreeMap<String, Object>>,
 }
@@ -168,7 +168,7 @@ impl CachedKind {
     pub(super) fn satisfies(&self, key: &str, pending: &PendingWrite) -> bool {
         match (self.objects.get(key), pending) {
             (Some(object), pending) => object.satisfies(pending),
-            // It is gone again, or not reported yet.
+            // The object was deleted since, or is not reported yet.
             (None, PendingWrite::Version(at)) => self.reached >= *at,
             (None, PendingWrite::Deletion(_)) => true,
         }

@@ -110,12 +110,12 @@ impl<C: Follow> ClusterCache<C> {
             .take()
     }
 
-    /// Why the cache cannot be kept up to date at the moment.
+    /// Why the cache cannot be kept up to date now; `None` if it can.
     pub fn trouble(&self) -> Option<Trouble> {
         self.lock().trouble()
     }
 
-    /// Everything as it is now; `None` while the cache may serve no plan.
+    /// The cached objects as they are now; `None` while the cache may serve no plan.
     pub fn snapshot(&self) -> Option<Snapshot<'_, C>> {
         let state = self.lock();
         state.is_complete().then(|| Snapshot::new(self, &state))

@@ -109,7 +109,7 @@ impl ListVisitor for Ignore {
 /// Keeps the resourceVersions of a list of claims.
 #[derive(Default)]
 pub(super) struct ClaimsVersions<'l> {
-    /// Receives the list too. Without it, objects are not parsed.
+    /// Receives the objects of the list, too. Without a visitor, objects are not parsed.
     pub(super) visitor: Option<&'l mut dyn ListVisitor>,
     /// resourceVersion of the list; `None` if the list has none.
     pub(super) list: Option<u64>,

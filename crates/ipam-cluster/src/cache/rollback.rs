@@ -20,7 +20,7 @@ use ipam_core::net::Block;
 pub struct Rollback {
     /// The newest resourceVersion before the restore.
     pub from: u64,
-    /// The resourceVersion of the first list after it.
+    /// The resourceVersion of the first list after the restore.
     pub to: u64,
     /// Blocks that nodes had or may have had, and that no object shows any more.
     pub forgotten: BTreeMap<Block, NodeName>,
@@ -93,7 +93,7 @@ pub(super) fn leave_out_shown(kinds: &Kinds, forgotten: &mut BTreeMap<Block, Nod
     forgotten.retain(|block, node| !shows(node, *block));
 }
 
-/// Whether the claims keep all these blocks for their nodes.
+/// Whether the claims keep all forgotten blocks for their nodes.
 pub(super) fn is_quarantined(kinds: &Kinds, forgotten: &BTreeMap<Block, NodeName>) -> bool {
     let claims = claims(kinds);
     let cached: BTreeMap<Block, &NodeName> = claims.held().collect();

@@ -19,31 +19,31 @@ use ipam_core::net::Block;
 /// What an event or an answer requires of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheEffect {
-    /// Nothing that plans depend on has changed.
+    /// No change that plans depend on.
     None,
     /// Plans may come out differently.
     Changed,
     /// A kind that shows blocks is older than foreign claims or than a list beside the cache.
     Lagging,
-    /// Everything must be listed again.
+    /// Every kind must be listed again.
     Resync,
 }
 
 /// Whether the quarantine after a rollback counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// The quarantine counts.
+    /// The quarantine counts: the claims keep the blocks that the cluster forgot.
     Yes,
-    /// Everything must be read again first.
+    /// All kinds must be read again before the quarantine counts.
     NotYet,
 }
 
 /// What a process uses its cache for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It makes plans from the cache.
+    /// The process makes plans from the cache.
     Leader,
-    /// It only remembers what the cluster showed, to notice a restore.
+    /// The process only remembers what the cluster showed, to notice a restore.
     #[default]
     Standby,
 }
@@ -76,7 +76,7 @@ pub(super) struct State {
     /// Every kind that shows blocks must reach this resourceVersion before a plan: that of the
     /// newest foreign claims, or of the newest list that was read beside the cache.
     must_reach: u64,
-    /// As `must_reach`, but since the last re-list began: a re-list has what came before.
+    /// Like `must_reach`, but since the last re-list began: a re-list includes earlier changes.
     must_reach_since_relist: u64,
     /// How often the kinds caught up.
     catch_ups: u64,

@@ -24,7 +24,7 @@ use retry::Backoff;
 /// First pause after something went wrong.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Longest such pause.
+/// Longest pause after something went wrong.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pauses after something went wrong.

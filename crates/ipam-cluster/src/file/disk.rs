@@ -30,7 +30,7 @@ impl Lock {
     }
 }
 
-/// Opens the file; for writing, locks it.
+/// Opens a cluster file. Locks it if it is opened for writing.
 pub(super) fn open_file(
     path: &Path,
     opening: Opening,
@@ -258,7 +258,7 @@ fn lock_new(mut create: impl FnMut() -> Result<NamedTempFile>) -> Result<NamedTe
     for _ in 0..ATTEMPTS {
         let file = create()?;
         match file.as_file().try_lock() {
-            // A file system without locks keeps its leftovers.
+            // On a file system without locks, leftover files are not removed, so no lock is needed.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => continue,
         }

@@ -11,7 +11,8 @@ use serde::de::IgnoredAny;
 /// Bytes that are read at once, and the size at which items are handed on.
 pub(super) const BATCH: usize = 1 << 20;
 
-/// Most bytes outside of items, for each item and for the list. `kubectl` prints fewer than 100.
+/// Limit of the bytes outside items, for each item and for the list. `kubectl` prints fewer than
+/// 100.
 const MOST_AROUND: usize = 1 << 12;
 
 /// The text may be no `List` of objects, or cannot be read. Reading it as a whole tells why.
@@ -36,7 +37,7 @@ impl Batch {
 enum Place {
     /// Outside of the list's items.
     Around,
-    /// Between two items.
+    /// Between two items of the list.
     Between,
     /// In an item that begins at this byte of the batch.
     Item(usize),
@@ -47,7 +48,7 @@ enum Place {
 enum Quoting {
     Outside,
     Inside,
-    /// After a backslash.
+    /// Inside a string, after a backslash.
     Escaped,
 }
 
@@ -241,7 +242,7 @@ impl<R: Read> ItemSplitter<R> {
 
     fn around(&mut self, byte: u8) -> Result<(), Irregular> {
         let is_regular = self.depth > 0 || b"{ \n\r\t".contains(&byte);
-        // A file in YAML is seen at its first byte.
+        // The first byte of a YAML file shows that the file is not JSON.
         if !is_regular && !self.around.contains(&b'{') {
             return Err(Irregular);
         }

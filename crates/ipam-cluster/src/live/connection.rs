@@ -24,9 +24,9 @@ use super::{LiveCluster, sentences};
 pub struct Connection {
     /// A kubeconfig file. Default: `$KUBECONFIG`, `~/.kube/config`, or the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// A context of that file. Default: its current context.
+    /// A context of the kubeconfig. Default: its current context.
     pub context: Option<String>,
-    /// The namespace of Cilium. Default: where it is found.
+    /// Namespace of Cilium. Default: the namespace in which Cilium is found.
     pub cilium_namespace: Option<String>,
     /// How long to retry when a server that has answered before fails or is busy.
     pub patience: Duration,
@@ -42,7 +42,7 @@ pub fn kubeconfig_has_cluster(name: &str) -> bool {
     })
 }
 
-/// A client for that cluster, and the URL of its API server.
+/// A client for the selected cluster, and the URL of the cluster's API server.
 pub(super) async fn client(connection: &Connection) -> Result<(Client, String), String> {
     let mut config = config(connection).await?;
     // The client's own retries take long and report nothing.
@@ -50,7 +50,8 @@ pub(super) async fn client(connection: &Connection) -> Result<(Client, String), 
     if let Some(plugin) = &mut config.auth_info.exec
         && !std::io::stdin().is_terminal()
     {
-        // As client-go does: no person can answer there, and a protocol may be spoken on it.
+        // Like client-go: without a terminal, a person cannot answer a prompt, and stdin may carry
+        // a protocol.
         plugin.interactive_mode = Some(ExecInteractiveMode::Never);
     }
     check_token(&config)?;
@@ -123,7 +124,7 @@ fn prompt_client(config: Config) -> Result<Client, kube::Error> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-/// Time between two attempts, and randomness for its jitter.
+/// Clock for retries: time, pauses between attempts, and randomness for their jitter.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Time since a fixed moment.
     fn elapsed(&self) -> Duration;
@@ -161,7 +162,7 @@ impl Clock for SystemClock {
 #[derive(Debug)]
 pub struct SentRequest<'r> {
     pub method: &'r str,
-    /// Without the query.
+    /// Path of the request, without the query.
     pub path: &'r str,
     /// The HTTP status, or why there is no answer.
     pub outcome: Result<u16, &'r str>,
@@ -172,7 +173,7 @@ pub struct SentRequest<'r> {
 pub type OnRequest = fn(&SentRequest<'_>);
 
 impl LiveCluster {
-    /// The same cluster, which reports each request.
+    /// Returns a client of the same cluster that reports each request.
     #[must_use]
     pub fn reporting(self, on_request: OnRequest) -> LiveCluster {
         LiveCluster {

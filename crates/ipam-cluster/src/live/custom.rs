@@ -15,7 +15,7 @@ use crate::{
 use ipam_cilium::observed::OWN_NAMESPACE;
 use ipam_desired::CustomKind;
 
-/// All objects of one of our kinds.
+/// All objects of one custom kind of `cilium-ipam`.
 #[derive(Clone, Debug)]
 pub struct CustomList {
     /// Whether the kind could be read.
@@ -26,7 +26,7 @@ pub struct CustomList {
     pub objects: Vec<Value>,
 }
 
-/// Whether one of our kinds is defined.
+/// Whether a custom kind of `cilium-ipam` is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defined {
     /// The kind is defined, and its definition stays.
@@ -122,7 +122,7 @@ const ATTEMPTS: usize = 3;
 /// A kind of another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForeignKind {
-    /// Plural name with group, as `kubectl` accepts it.
+    /// Plural name of the kind with its group, as `kubectl` accepts it.
     pub resource: &'static str,
     pub kind: &'static str,
     /// Paths of the collection, the preferred API version first. On 404, the next one is tried.

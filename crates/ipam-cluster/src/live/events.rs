@@ -68,7 +68,7 @@ async fn protobuf(client: &Client, uri: &str) -> Result<Option<Body>, kube::Erro
 
 async fn refusal(status: StatusCode, answer: Response<Body>) -> Status {
     let encoding = encoding_of(answer.headers());
-    // Without its body, the answer still has its code.
+    // A refusal whose body cannot be read still has its status code.
     let body = answer.into_body().collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     // A proxy may answer in plain text.
@@ -111,7 +111,7 @@ async fn next_frame(body: &mut Body, bytes: &mut Vec<u8>) -> Result<Option<Vec<u
     }
 }
 
-/// Takes the first event if it is complete.
+/// Removes the first event from the bytes if it is complete.
 fn take_frame(bytes: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);

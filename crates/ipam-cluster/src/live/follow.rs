@@ -84,7 +84,7 @@ pub(super) struct Watch<'w> {
 }
 
 impl LiveCluster {
-    /// Follows the first of these collections that is served.
+    /// Follows the first of the paths that the server serves.
     pub(super) async fn follow_paths(
         &self,
         watch: Watch<'_>,

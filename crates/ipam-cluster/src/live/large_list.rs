@@ -41,7 +41,7 @@ const FROM_MEMORY: (u32, u32) = (1, 31);
 
 /// The names of all objects of one moment.
 struct Names {
-    /// The resourceVersion.
+    /// resourceVersion of the moment.
     moment: u64,
     names: BTreeSet<String>,
 }
@@ -51,7 +51,7 @@ struct Names {
 enum Doubt {
     /// The list is of an earlier moment.
     Earlier,
-    /// It could not be read, or an object may have changed.
+    /// The list could not be read, or an object may have changed.
     Other,
 }
 
@@ -95,7 +95,7 @@ struct ServerVersion {
 }
 
 impl LiveCluster {
-    /// Reads one collection of JSON objects, of its newest moment.
+    /// Reads the newest objects of one collection, as JSON.
     pub(super) async fn large_list(
         &self,
         kind: ObservedKind,
@@ -164,7 +164,7 @@ impl LiveCluster {
     ) -> Result<Seen, ClusterError> {
         let mut given = names.give(all, kind, listing, visitor)?;
         if given == Err(Doubt::Earlier) {
-            // Another server may have answered.
+            // Another API server, whose memory is older, may have answered.
             let moment = names.moment;
             let later = format!("&resourceVersion={moment}&resourceVersionMatch=NotOlderThan");
             let all = self.all(listing.uri(0) + &later, expected).await;
@@ -186,7 +186,8 @@ impl LiveCluster {
         }
     }
 
-    /// All objects in one answer of about `expected` bytes, if the server gives one; pages show its reason.
+    /// All objects in one answer of about `expected` bytes. `None` without such an answer: reading
+    /// pages then reports the reason.
     async fn all(&self, uri: String, expected: usize) -> Option<Answer> {
         let cluster = LiveCluster {
             largest_answer: self.largest_answer.min(MOST_IN_FACT),
@@ -212,7 +213,7 @@ impl LiveCluster {
         let answer = self.get_once("/version").await;
         let is_new = |answer: Answer| -> Option<bool> {
             let version: ServerVersion = serde_json::from_slice(&answer.body).ok()?;
-            // Some providers add a plus sign.
+            // Some cloud providers add a plus sign to the minor version.
             let minor = version.minor.trim_end_matches('+').parse().ok()?;
             Some((version.major.parse().ok()?, minor) >= FROM_MEMORY)
         };

@@ -25,7 +25,7 @@ pub(super) struct Objects {
     resource: &'static str,
     /// The `apiVersion` of the list.
     pub(super) api_version: String,
-    /// The resourceVersion of the list; 0 if it has none.
+    /// resourceVersion of the list; 0 if the list has none.
     pub(super) version: u64,
     pub(super) objects: Vec<Value>,
 }
@@ -59,7 +59,7 @@ impl ListVisitor for Objects {
     }
 }
 
-/// What is listed.
+/// A collection to list, and which parts and moment of it.
 #[derive(Clone, Copy)]
 pub(super) struct Listing<'l> {
     pub(super) resource: &'static str,
@@ -74,7 +74,7 @@ pub(super) struct Listing<'l> {
 }
 
 impl<'l> Listing<'l> {
-    /// A list of whole objects, of their newest moment.
+    /// Lists whole objects as of the newest moment.
     pub(super) fn whole(
         (resource, kind): (&'static str, &'l str),
         path: &'l str,
@@ -109,7 +109,7 @@ impl<'l> Listing<'l> {
         format!("{path}?limit={most}{parameters}{moment}")
     }
 
-    /// A continued list keeps its moment by itself.
+    /// URI of the next page. The token keeps the moment of the list.
     fn uri_of_next(&self, token: &str) -> String {
         let Listing {
             path, parameters, ..
@@ -208,8 +208,7 @@ pub(super) fn give(
     Ok(())
 }
 
-/// Why an answer holds no page; `None` where it does. `token` is empty if nothing of the collection
-/// was read before.
+/// Why an answer is not a page; `None` if it is one. `token` is empty for the first page.
 pub(super) fn unreadable(
     resource: &'static str,
     answer: &Answer,
@@ -253,10 +252,10 @@ pub(super) fn escaped(value: &str) -> String {
         .collect()
 }
 
-/// A page.
+/// One page of a list.
 pub(super) struct Page<'b> {
     pub(super) api_version: Cow<'b, str>,
-    /// The resourceVersion of the list, empty if it has none.
+    /// resourceVersion of the list; empty if the list has none.
     pub(super) version: Cow<'b, str>,
     /// The token of the next page, empty at the end.
     pub(super) next: Cow<'b, str>,

@@ -35,7 +35,6 @@ pub use self::custom::Defined;
 pub use connection::{Clock, OnRequest, SentRequest};
 pub use custom::{ForeignKind, ForeignList};
 
-/// A live cluster.
 #[derive(Clone)]
 pub struct LiveCluster {
     connection: Arc<Connection>,
@@ -45,7 +44,7 @@ pub struct LiveCluster {
     has_answered: Arc<AtomicBool>,
     clock: Arc<dyn Clock>,
     on_request: Option<OnRequest>,
-    /// In bytes.
+    /// Largest accepted answer, in bytes.
     largest_answer: usize,
     /// In bytes. An answer that is larger is copied while it is read.
     room_for_answer: usize,
@@ -72,7 +71,7 @@ impl LiveCluster {
         })
     }
 
-    /// The same cluster, whose retries go by another clock.
+    /// Returns a client of the same cluster whose retries use another clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> LiveCluster {
         LiveCluster { clock, ..self }
@@ -99,7 +98,7 @@ impl Cluster for LiveCluster {
                 viewed: Some(kind),
             };
             let seen = match (kind, moment) {
-                // The list of Nodes waits for its moment.
+                // The list of Nodes waits for the moment of this list.
                 (ObservedKind::CiliumNode, Moment::Latest) => {
                     self.large_list(kind, listing, visitor).await?
                 }

@@ -91,7 +91,7 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// The encoding of the answer with these headers.
+/// Encoding of an answer, by its headers.
 pub(super) fn encoding_of(headers: &HeaderMap) -> Encoding {
     match headers.get(header::CONTENT_TYPE) {
         Some(value) if value.as_bytes().starts_with(PROTOBUF.as_bytes()) => Encoding::Protobuf,
@@ -109,7 +109,7 @@ impl Status {
     }
 }
 
-/// A refusal without a message shows at least its code.
+/// The message of a refusal, or its status code if it has no message.
 pub(super) fn message_or_code(message: String, status: StatusCode) -> String {
     match message.is_empty() {
         true => format!("HTTP status {status}"),
@@ -126,7 +126,7 @@ impl Answer {
         message_or_code(self.error().message, self.status)
     }
 
-    /// The message with what the server says about its causes.
+    /// The server's message with the causes that the server gives.
     pub(super) fn message_and_causes(&self) -> String {
         let causes = self.error().details.causes.into_iter();
         let causes = causes.map(|cause| cause.message);
@@ -181,7 +181,7 @@ impl LiveCluster {
         self.get_in(Encoding::Json, uri).await
     }
 
-    /// Prefers this encoding. The answer tells which one it has.
+    /// Sends a GET that prefers this encoding. The answer names its encoding.
     pub(super) async fn get_in(
         &self,
         encoding: Encoding,
@@ -194,7 +194,7 @@ impl LiveCluster {
         self.get_accepting(accepted, uri).await
     }
 
-    /// Accepts an answer of these media types.
+    /// Sends a GET that accepts these media types.
     pub(super) async fn get_accepting(
         &self,
         accepted: &str,

@@ -121,7 +121,7 @@ fn of_auth(error: &(dyn Error + 'static)) -> Option<String> {
     })
 }
 
-/// Why there is no connection to prepare.
+/// Why a connection cannot be prepared, as a sentence.
 pub(super) fn of_setup(error: &(dyn Error + 'static)) -> String {
     for error in chain(error) {
         if let Some(error) = error.downcast_ref::<KubeconfigError>() {
@@ -130,7 +130,7 @@ pub(super) fn of_setup(error: &(dyn Error + 'static)) -> String {
         if let Some(auth) = of_auth(error) {
             return auth;
         }
-        // Its URL may have a password.
+        // The text of the error has the proxy's URL, which may have a password.
         if let Some(
             kube::Error::ProxyProtocolUnsupported { .. }
             | kube::Error::ProxyProtocolDisabled { .. },
@@ -179,7 +179,7 @@ fn without_failed(text: &str) -> String {
     }
 }
 
-/// `https://user:password@host` becomes `https://host`.
+/// Removes logins from URLs: `https://user:password@host` becomes `https://host`.
 fn without_logins(text: &str) -> String {
     let mut parts = text.split("://");
     let mut shown = parts.next().unwrap_or_default().to_owned();

@@ -211,7 +211,7 @@ pub(super) fn collection(target: &Target) -> Cow<'static, str> {
     }
 }
 
-/// The path of an object below its collection.
+/// The part of an object's path that follows the path of its collection.
 pub(super) fn object_name(target: &Target) -> Cow<'_, str> {
     let name = match target {
         Target::Status(_, name) => return format!("{name}/status").into(),

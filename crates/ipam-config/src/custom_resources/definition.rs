@@ -20,11 +20,11 @@ const LONGEST_NAME: u64 = 253;
 /// Pattern of an OpenStack id.
 const ID: &str = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$";
 
-/// Most CIDRs of a pool. The API server uses it to estimate the cost of a rule (`CELSchema` limits
-/// of Kubernetes 1.30 and later).
+/// Limit of the CIDRs of a pool. The API server uses it to estimate the cost of a rule (`CELSchema`
+/// limits of Kubernetes 1.30 and later).
 const MOST_CIDRS: u64 = 64;
 
-/// Most entries of the other lists.
+/// Limit of the entries of all lists other than CIDRs.
 const MOST_ENTRIES: u64 = 256;
 
 /// The CustomResourceDefinition of each kind.
@@ -139,7 +139,7 @@ fn one_type(fields: &mut Map<String, Value>) {
     }
 }
 
-/// A CEL rule with its message.
+/// A validation rule in CEL, with the message for a violation.
 fn rule(rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message})
 }

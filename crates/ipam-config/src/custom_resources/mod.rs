@@ -111,9 +111,8 @@ pub enum ObjectState {
 /// An object as stored by the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredObject {
-    /// Kind.
     pub kind: CustomKind,
-    /// Name.
+    /// Name of the object.
     pub name: String,
     /// UID and resourceVersion.
     pub version: ObjectVersion,
@@ -219,7 +218,7 @@ impl StoredObject {
         })
     }
 
-    /// The path of its document in findings and plans.
+    /// Path of the object's document in findings and plans.
     pub fn path(&self) -> Arc<str> {
         path(self.kind, &self.name)
     }
@@ -236,14 +235,14 @@ impl StoredObject {
             && !self.is_held_by_us()
     }
 
-    /// Whether it has our finalizer.
+    /// Whether the object has the finalizer of `cilium-ipam`.
     pub fn is_held_by_us(&self) -> bool {
         self.finalizers
             .iter()
             .any(|finalizer| finalizer == FINALIZER)
     }
 
-    /// Its finalizers, including ours.
+    /// Finalizers of the object, including the finalizer of `cilium-ipam`.
     pub fn finalizers_with_ours(&self) -> Vec<String> {
         self.finalizers_without_ours()
             .into_iter()
@@ -251,7 +250,7 @@ impl StoredObject {
             .collect()
     }
 
-    /// Its finalizers without ours.
+    /// Finalizers of the object without the finalizer of `cilium-ipam`.
     pub fn finalizers_without_ours(&self) -> Vec<String> {
         self.finalizers
             .iter()

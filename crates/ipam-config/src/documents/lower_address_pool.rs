@@ -204,7 +204,7 @@ fn range_of(
     }
 }
 
-/// Warns about bits after the prefix. Cilium ignores them.
+/// Range of a CIDR. Warns about bits after the prefix, which Cilium ignores.
 fn cidr_range(context: &mut Context<'_>, text: &str, at: &Origin) -> Option<Range> {
     match text.parse::<Block>() {
         Ok(block) => is_not_mapped(context, text, &block, at).then(|| block.range()),

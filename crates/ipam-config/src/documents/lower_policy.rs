@@ -127,7 +127,7 @@ fn quarantine(context: &mut Context<'_>, text: Option<&str>) -> SignedDuration {
     }
 }
 
-/// The default limits, with those of the document on top.
+/// The default limits, overridden by the limits of the document.
 fn limits(written: &WrittenLimits) -> BTreeMap<LimitName, u32> {
     let WrittenLimits {
         failure_domain: _,
@@ -244,7 +244,7 @@ fn window(
     })
 }
 
-/// A field of a window, with its text.
+/// A field of a maintenance window, with its text.
 struct Field<'t> {
     path: Vec<Step>,
     name: String,

@@ -241,7 +241,7 @@ fn empty_help(path: &[Step], is_required: bool, wanted: &str) -> String {
     }
 }
 
-/// Whether the mapping that has the field requires it.
+/// Whether the schema requires the faulty field.
 fn is_required(fault: &Fault<'_, '_>) -> bool {
     let (Some(Step::Key(key)), Some(mapping)) = (fault.path.last(), fault.mapping) else {
         return false;
@@ -293,7 +293,7 @@ pub(super) fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance <= most(name)).then_some(name)
 }
 
-/// Most names in a list.
+/// Limit of the names that a message lists.
 const LISTED: usize = 20;
 
 fn list_of(known: &[&str]) -> String {

@@ -43,19 +43,18 @@ pub(crate) use schema::inline_settings;
 pub use schema::{API_VERSION, DocumentKind, editor_schema, json_schema};
 pub use yaml::Lines;
 
-/// One file of the directory.
+/// A YAML file of the configuration directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceFile {
-    /// Path as the person would write it, with `/`.
+    /// Path of the file as a user writes it, with `/`.
     pub path: Arc<str>,
-    /// Content.
+    /// Content of the file.
     pub text: Arc<str>,
 }
 
 /// All files of the directory, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
-    /// The files.
     pub files: Vec<SourceFile>,
 }
 

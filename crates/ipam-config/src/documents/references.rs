@@ -20,7 +20,7 @@ pub struct Named {
     /// The document, such as `NodeAssignment/worker-7`.
     pub document: String,
     pub field: &'static str,
-    /// As written.
+    /// Value of the field, as written.
     pub value: String,
     pub naming: Naming,
     /// The addresses of the value.
@@ -32,11 +32,11 @@ pub struct Named {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
     Node(String),
-    /// As `namespace/name`.
+    /// A Service, as `namespace/name`.
     Service(String),
     /// A pool of any kind.
     Pool(String),
-    /// The whole directory.
+    /// The whole directory, instead of one object.
     Directory,
 }
 
@@ -44,7 +44,7 @@ pub enum Naming {
 #[derive(Clone, Debug, Default)]
 pub struct NamedInFile {
     pub named: Vec<Named>,
-    /// Places that cannot be read, each with its line.
+    /// Places of the file that cannot be read, each with its line.
     pub unread: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ impl<'d> Reading<'d> {
                 });
                 return;
             }
-            // Its addresses are examples.
+            // Addresses in a `PolicyTest` are examples, so they name nothing.
             DocumentKind::PolicyTest => return,
         }
         if !self.found.named[before..]

@@ -286,7 +286,7 @@ const SET_BY_SERVER: [&str; 11] = [
     "uid",
 ];
 
-/// `kubectl apply` keeps the whole last document in it.
+/// Annotation in which `kubectl apply` keeps the whole last document.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Adds the fields to the schema of a kind. Their values can be anything, because [`remove`] reads

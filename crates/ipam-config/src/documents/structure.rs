@@ -23,7 +23,7 @@ static SCHEMAS: LazyLock<BTreeMap<DocumentKind, Value>> = LazyLock::new(|| {
 
 /// The result of a check.
 pub(super) struct Checked {
-    /// Every structural fault.
+    /// Every fault in the structure of the document.
     pub findings: Vec<Finding>,
     /// The document without the faulty parts. A faulty item of a list becomes null, so that the
     /// other items keep their indexes.
@@ -134,7 +134,7 @@ fn drop_nulls(value: &mut Value, schema: &Value, path: &mut Vec<Step>) -> Vec<Ve
             let of_field = schema["properties"].get(key).or(of_others);
             of_field.is_none_or(|schema| child(Step::Key(key.clone()), value, schema))
         }),
-        // The API server keeps null items, and then refuses them.
+        // The API server keeps null items of lists, and then refuses them.
         Value::Array(items) => items.iter_mut().enumerate().for_each(|(index, item)| {
             child(Step::Index(index), item, &schema["items"]);
         }),

@@ -64,7 +64,7 @@ impl Spans {
         }
     }
 
-    /// A span over several lines ends with its first line.
+    /// Place of a value in its file. A span of several lines ends with its first line.
     pub(super) fn origin(&self, location: Location) -> Origin {
         let line = (location.line().max(1) as usize).min(self.lines.count());
         let column = location.column().max(1) as usize;

@@ -24,12 +24,12 @@ pub(super) struct Fault<'s, 'v> {
 pub(super) enum FaultKind<'s, 'v> {
     /// Allowed types, in alphabetical order.
     Type(Vec<&'s str>),
-    /// Allowed values.
+    /// The value is not among these allowed values.
     Enum(&'s [Value]),
     Const(&'s Value),
-    /// The missing field.
+    /// This required field is missing.
     Required(&'s str),
-    /// All unknown fields of one mapping.
+    /// Unknown fields, all of one mapping.
     AdditionalProperties(Vec<&'v str>),
     Minimum(&'s Number),
     Maximum(&'s Number),
@@ -238,7 +238,8 @@ fn type_names(types: &Value) -> Vec<&str> {
     }
 }
 
-/// As JSON Schema 2020-12 says: a number without a fraction is an integer, however it is written.
+/// Whether a value has a type by JSON Schema 2020-12: a number without a fraction is an integer,
+/// however it is written.
 fn has_type(value: &Value, name: &str) -> bool {
     match value {
         Value::Null => name == "null",

@@ -34,7 +34,7 @@ pub enum Stillness {
     Unknown,
 }
 
-/// Why files are read.
+/// Why the files of a directory are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     Event,
@@ -56,9 +56,9 @@ pub struct DirectoryEvents {
 /// Paths whose events matter. Watched parent folders also send events of other paths.
 #[derive(Debug, Default)]
 struct Relevant {
-    /// The directory, by each of its names.
+    /// The watched directory, by each of its names.
     within: Vec<PathBuf>,
-    /// The symbolic links in its path.
+    /// The symbolic links in the path of the directory.
     links: Vec<PathBuf>,
 }
 
@@ -72,7 +72,7 @@ impl Relevant {
 }
 
 impl DirectoryEvents {
-    /// Starts to watch.
+    /// Starts to watch a directory.
     pub fn new(directory: &Path) -> DirectoryEvents {
         let (changed, relevant) = (
             Arc::new(Notify::new()),
@@ -81,7 +81,7 @@ impl DirectoryEvents {
         let (notify, ours) = (changed.clone(), relevant.clone());
         let on_event = move |event: notify::Result<Event>| {
             let matters = match &event {
-                // Our own reads.
+                // Reads by `cilium-ipam` itself cause these events.
                 Ok(Event {
                     kind: EventKind::Access(_),
                     ..

@@ -250,7 +250,7 @@ impl Git {
             .collect()
     }
 
-    /// The contents of these files, in the order of `ids`.
+    /// Contents of the files with these object ids, in the same order.
     pub(super) fn contents(&self, ids: &[&str]) -> Result<Vec<Vec<u8>>, GitFault> {
         self.objects(ids, "blob")
     }

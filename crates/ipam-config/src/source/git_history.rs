@@ -16,7 +16,7 @@ const MOST_OF_BRANCH: &str = "--max-count=1000";
 pub(super) struct ChangedFile {
     /// From the top of the repository.
     pub(super) path: String,
-    /// What it is now; `None` if it is gone.
+    /// Kind and object id of the changed file; `None` if the file was removed.
     pub(super) now: Option<(EntryKind, String)>,
 }
 
@@ -61,7 +61,7 @@ impl Git {
         arguments.extend((!path.is_empty()).then_some(path));
         let pairs: Vec<_> = steps.windows(2).collect();
         for (chunk, pairs) in pairs.chunks(COMPARED).enumerate() {
-            // The second id replaces the parents of the first.
+            // Git compares the first id of a line with the second one instead of with its parents.
             let input: String = pairs
                 .iter()
                 .map(|pair| format!("{} {}\n", pair[1], pair[0]))
@@ -94,7 +94,7 @@ impl Git {
         let Some(end) = ends.into_iter().next_back() else {
             return Ok(None);
         };
-        // The object itself still names its parents.
+        // In a shallow clone, the commit object still names the parents that the clone lacks.
         let object = self.objects(&[&end], "commit")?;
         let has_parent = object[0]
             .split(|byte| *byte == b'\n')

@@ -16,10 +16,10 @@ use ipam_core::text::{one_line, printable};
 /// Texts that are in memory at once, in bytes.
 const BATCH: u64 = 32 * 1024 * 1024;
 
-/// All texts of one history together, in bytes.
+/// Limit of the size of all texts of one history together, in bytes.
 const MOST: u64 = 2 * 1024 * 1024 * 1024;
 
-/// Git processes that look for the unreadable object among others.
+/// Limit of the git processes that search a batch for its unreadable object.
 const MOST_SEARCHES: usize = 100;
 
 /// A repository, up to one commit.
@@ -46,10 +46,10 @@ pub struct Step {
     pub changes: Vec<FileChange>,
 }
 
-/// A file that is no longer what it was.
+/// A file that a commit changed or removed.
 #[derive(Clone, Debug)]
 pub struct FileChange {
-    /// As messages show it.
+    /// Name of the file in messages.
     pub file: Arc<str>,
     /// From the top of the repository.
     pub path: String,
@@ -59,7 +59,7 @@ pub struct FileChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Removed,
-    /// A file, by the id of its content.
+    /// A file, by the object id of its content.
     Text(String),
     /// Something whose content is elsewhere.
     Elsewhere(&'static str),
@@ -128,7 +128,7 @@ impl Repository {
         Ok(history)
     }
 
-    /// One file of the repository, by its path from the top.
+    /// The past of one file of the repository, by its path from the top.
     ///
     /// # Errors
     /// Fails if git cannot read the commits or their trees.

@@ -59,7 +59,7 @@ impl InRepository {
 /// A directory on disk as its clone has it. Paths are from the top of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InClone {
-    /// Where it lies, without links.
+    /// Path of the directory, with all links resolved.
     pub path: String,
     /// The links on the way to it. Another target of one of them is another directory.
     pub links: Vec<String>,
@@ -93,7 +93,7 @@ impl InClone {
     }
 }
 
-/// Most links on one way, as in Linux.
+/// Limit of the links on the way to a directory, as in Linux.
 const MOST_LINKS: usize = 40;
 
 /// The symbolic links on the way to an absolute path, each where it lies. A link may lead to others.

@@ -181,8 +181,8 @@ pub(super) async fn reobserve<C: Cluster>(
     Ok((observed, again))
 }
 
-/// Why these changes must not be sent again. Meanwhile a user may have protected a node, or a
-/// Service may have received an address.
+/// Why changes must not be sent again: since they were planned, a user may have protected a node,
+/// or a Service may have received an address.
 async fn recheck(
     job: &Job<'_>,
     approved_losses: &Lost,

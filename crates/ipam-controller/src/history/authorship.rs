@@ -52,7 +52,7 @@ impl<'h> Authorship<'h> {
         }
     }
 
-    /// The intervals that touch the period, with their commits.
+    /// Intervals of documents that touch the period of the question, with their commits.
     pub(super) fn asked(
         &self,
         intervals: Vec<Interval<Fact, u32>>,

@@ -10,7 +10,7 @@ use ipam_config::documents::{Named, Naming, SourceFile, named};
 use ipam_config::source::{PathHistory, Repository, Text};
 use ipam_doctor::history::{Fact, Said, Subject};
 
-/// What one content says: facts with their lines.
+/// Facts that one content of a file states, with their lines.
 type SaidInFile = super::SaidInFile<Fact, u32>;
 
 pub(super) fn read(

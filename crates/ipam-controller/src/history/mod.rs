@@ -32,7 +32,7 @@ pub struct HistoryQuestion {
     pub revision: String,
     /// The file of recorded states; `None` is `cluster.json` at the top of the repository.
     pub snapshot: Option<PathBuf>,
-    /// Reports of applies, or folders of them.
+    /// Paths of reports of applies, or of folders of reports.
     pub applied: Vec<PathBuf>,
     pub period: Period,
 }
@@ -206,7 +206,7 @@ fn timelines<K: Ord + Clone, M: Clone>(
     }
 }
 
-/// Commits by their ids: first wanted, then read together.
+/// Commits by their ids. Wanted ones are collected first, and then read together.
 #[derive(Default)]
 struct Commits {
     wanted: BTreeSet<String>,

@@ -22,7 +22,7 @@ type Writer = Option<String>;
 const LARGEST_STATE: u64 = 128 * 1024 * 1024;
 
 pub(super) struct RecordedStates {
-    /// The file.
+    /// Path of the file with the recorded states.
     pub(super) name: Arc<str>,
     pub(super) past: PathHistory,
     pub(super) found: Found<Fact, Writer>,
@@ -61,7 +61,7 @@ pub(super) fn read(
     repository.texts(&contents(&past), LARGEST_STATE, |texts| {
         states.extend(on_all_cores(texts, |(id, text)| (id, said(text))));
     });
-    // The cluster did not lose anything by it.
+    // Removing the file does not mean that the cluster lost an object.
     let removed = SaidInFile::unreadable("the file was removed");
     let found = timelines(&past, &removed, &states);
     Ok(RecordedStates { name, past, found })
@@ -144,7 +144,7 @@ pub(super) fn on_all_cores<T: Send, R: Send>(items: Vec<T>, job: impl Fn(T) -> R
 /// Largest report, in bytes: several times that of an apply to 100,000 nodes.
 const LARGEST: u64 = 128 * 1024 * 1024;
 
-/// Most files of one folder.
+/// Limit of the files that are read of one folder.
 const FILES: usize = 100_000;
 
 /// Adds the changes in the reports of `apply` to the history, the earliest first.

@@ -22,7 +22,7 @@ pub(super) enum Sent {
     Yes,
     /// The server refused Pods' evictions, and why.
     EvictionsRefused(Vec<String>),
-    /// The server refuses it for good, and why.
+    /// The server refuses the step for good, for this reason.
     Refused(String),
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn send<C: Workloads, H: Host>(
     let (name, write) = match action {
         Action::Evict(pods) => return evict(cluster, host, node, pods).await,
         Action::DeletePods(pods) => return delete_pods(cluster, node, pods).await,
-        // Carried out by their own modules.
+        // Other modules carry out these steps.
         Action::Assign | Action::Check => return Ok(Sent::Yes),
         Action::Cordon(version) => ("patch nodes", cordon(record, version)),
         Action::Uncordon { version, before } => ("patch nodes", uncordon(node, version, *before)),

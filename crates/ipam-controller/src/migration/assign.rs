@@ -37,8 +37,8 @@ impl Assigning<'_> {
         record: &NodeRecord,
         seen: &NodeSeen,
     ) -> Result<AssignOutcome, MigrationError> {
-        // As it is now: a program without claims, such as Cilium's operator, may have given a block
-        // since the schedule.
+        // A fresh observation: since the schedule, a program without claims, such as Cilium's
+        // operator, may have given a block to another node.
         let observed = self
             .observations
             .after_now(async || observed(cluster).await);
@@ -148,7 +148,7 @@ pub(super) fn assign_outcome(answer: Result<Written, WriteError>) -> AssignOutco
     }
 }
 
-/// The last observation.
+/// The last observation, which several nodes share.
 pub(super) struct Observations<T> {
     /// Number of requests up to now.
     asked: AtomicU64,
@@ -156,7 +156,7 @@ pub(super) struct Observations<T> {
 }
 
 struct Latest<T> {
-    /// The last request before it began.
+    /// Number of the last request before the observation began.
     serves: u64,
     seen: Arc<T>,
 }

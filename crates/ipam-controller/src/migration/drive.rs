@@ -167,7 +167,7 @@ impl<C: Workloads, H: Host> Driver<'_, C, H> {
         Ok(None)
     }
 
-    /// Sends a step.
+    /// Sends a step of a node, and pauses if it is repeated or refused.
     async fn act(
         &self,
         action: &Action,
@@ -256,7 +256,7 @@ pub async fn waiting<C: Workloads>(
     Ok(waiting)
 }
 
-/// `None`: for nothing but the program that carries it out.
+/// What a node waits for. `None`: only for the program that carries out the step.
 async fn reason<C: Workloads>(
     cluster: &C,
     decision: Decision,

@@ -39,19 +39,19 @@ pub const RESERVED_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// What a migration needs beside a cluster.
 pub trait Host: Sync {
-    /// Waits.
+    /// Waits for this duration.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send;
 
     /// Whether the migration shall stop after the steps that are under way.
     fn is_stopping(&self) -> bool;
 
-    /// Tells a person.
+    /// Reports progress to the user.
     fn report(&self, event: &MigrationEvent<'_>);
 
     /// Runs the person's check of a node that was moved.
     fn check(&self, node: &NodeName) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Whether there is such a check.
+    /// Whether the user gave a check of moved nodes.
     fn has_check(&self) -> bool;
 }
 
@@ -65,7 +65,7 @@ pub enum MigrationError {
     /// A record cannot be stored.
     #[error("the record in ConfigMap kube-system/{name} cannot be kept: {error}")]
     Store { name: String, error: WriteError },
-    /// Another program changed a record.
+    /// Another program changed a record of this migration.
     #[error("another program continues this migration: it changed ConfigMap kube-system/{0}")]
     TakenOver(String),
     /// A stored record is unusable.
@@ -77,14 +77,14 @@ pub enum MigrationError {
     /// The schedule is unusable.
     #[error("{0}")]
     Schedule(String),
-    /// There is no permission for a step.
+    /// The user lacks a permission for a step.
     #[error("node {node}: no permission to {action}: {why}")]
     Forbidden {
         node: NodeName,
         action: &'static str,
         why: String,
     },
-    /// Blocks cannot be reserved, because others have them now.
+    /// Blocks cannot be reserved, because other nodes have them now.
     #[error("blocks cannot be reserved: {0}")]
     Reserve(String),
 }
@@ -123,11 +123,10 @@ pub type NodeStates = BTreeMap<NodeName, Stored<NodeRecord>>;
 /// Progress of a migration.
 #[derive(Debug)]
 pub enum MigrationEvent<'e> {
-    /// A wave begins.
     Wave {
-        /// Its number, counted from 1.
+        /// Number of the wave, from 1.
         number: usize,
-        /// Number of waves.
+        /// Number of waves of the migration.
         of: usize,
         domain: Option<&'e str>,
         nodes: usize,
@@ -152,7 +151,7 @@ pub enum MigrationEvent<'e> {
 }
 
 impl<C: Workloads, H: Host> Migration<'_, C, H> {
-    /// Why no node may move now: two nodes hold the same addresses.
+    /// Why no node may move now: two nodes have the same addresses.
     pub(super) fn unsafe_now(&self, snapshot: &Observed) -> Option<String> {
         let shown = snapshot.shown_blocks();
         let of_moved = |name: &NodeName| self.nodes.contains_key(name);

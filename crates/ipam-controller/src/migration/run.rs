@@ -14,13 +14,13 @@ use ipam_migrate::migration::{Direction, MigrationRecord, NodeRecord, Phase, Req
 /// How a migration ended, or paused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// All nodes are moved.
+    /// All nodes of the migration are moved.
     Done,
-    /// All nodes are back.
+    /// All nodes of the migration have their old blocks again.
     Undone,
     /// A gate failed. The wave is back, and why.
     Stopped(String),
-    /// A person must do something for these nodes first.
+    /// The user must do something for these nodes first.
     Asked(Vec<(NodeName, Request)>),
     /// The program was asked to stop.
     Interrupted,
@@ -308,7 +308,8 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     /// Sends a wave back. `None`: every node of it is where it was, or cannot go on.
     async fn back(&mut self, wave: usize) -> Result<Option<Ended>, MigrationError> {
         let nodes = self.wave_nodes(wave)?;
-        // Nothing is deleted for a block that the node cannot get back.
+        // The old blocks must be free: nothing is deleted for a block that the node cannot get
+        // back.
         let taken = self.old_blocks_taken(&observed(self.cluster).await?, &nodes);
         let mut turned = Vec::new();
         for name in nodes {

@@ -19,7 +19,7 @@ use ipam_migrate::migration::{MigrationRecord, MigrationRecordError, NodeRecord,
 
 /// The ConfigMap of the migration. Those of nodes have longer names.
 const NAME: &str = MIGRATION_NAME;
-/// The key of both sorts of records.
+/// Key in a ConfigMap of the record of a migration or a node.
 const KEY: &str = MIGRATION_KEY;
 /// The key of a part.
 const PART_KEY: &str = "moves.json";
@@ -31,7 +31,7 @@ pub struct Stored<R> {
     version: Option<ObjectVersion>,
 }
 
-/// All records.
+/// The ConfigMaps of all migrations, as they were read.
 #[derive(Clone, Debug, Default)]
 pub struct Stores {
     pub migration: Option<Stored<MigrationRecord>>,

@@ -17,7 +17,7 @@ use ipam_migrate::migration::{Direction, NodeRecord, Request};
 
 /// How often a closed window is looked at again.
 const WINDOW_POLL: Duration = Duration::from_secs(20);
-/// An hour.
+/// Number of polls of a closed window between two renewals of reservations: one hour.
 const POLLS_BETWEEN_RENEWALS: u32 = 180;
 
 impl<C: Workloads, H: Host> Migration<'_, C, H> {

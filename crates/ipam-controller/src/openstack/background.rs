@@ -118,7 +118,7 @@ impl BackgroundPorts {
         self.enqueue(state, [(Urgency::Unknown, vm)].into());
     }
 
-    /// Forgets everything.
+    /// Forgets all ports that were read, and the queue.
     pub(super) fn forget(&self) {
         let mut state = self.state();
         state.known.clear();
@@ -137,7 +137,7 @@ impl BackgroundPorts {
     }
 
     fn read_queued(self: Arc<Self>) {
-        // Also after a panic.
+        // `Idle` marks the thread as idle, also after a panic.
         let _idle = Idle(&self);
         while let Some(vms) = self.next_batch() {
             let answer = self.session.with(|neutron| Ok(ports_of_vms(neutron, &vms)));

@@ -29,17 +29,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Name and version of this program, for OpenStack's logs.
 const USER_AGENT: &str = concat!("cilium-ipam/", env!("CARGO_PKG_VERSION"));
 
-/// Why a request has no answer if its thread died.
+/// Error of a request whose thread died.
 const ABANDONED: &str = "the request was abandoned";
 
 /// Where OpenStack's credentials are.
 #[derive(Clone, Debug, Default)]
 pub struct CloudsLocation {
-    /// The file that the user named; it must exist.
+    /// The file of credentials that the user named; it must exist.
     pub named: Option<PathBuf>,
-    /// Otherwise the first of these that exists.
+    /// Files to search for credentials if the user named none: the first existing one is used.
     pub searched: Vec<PathBuf>,
-    /// Which cloud of the file; without it the only one.
+    /// Name of the cloud in the file; `None` if the file has only one cloud.
     pub cloud: Option<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct CloudsLocation {
 pub struct OpenStack {
     session: Arc<Session>,
     scope: Scope,
-    /// Reads the ports, where plans must not wait for them.
+    /// Reads the ports in the background, so that plans need not wait for them.
     background: Option<Arc<BackgroundPorts>>,
     subnet_cache: Arc<SubnetCache>,
 }
@@ -56,23 +56,23 @@ pub struct OpenStack {
 /// What is read from OpenStack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Subnets of pools.
+    /// Only subnets of pools.
     Subnets,
-    /// Also ports of VMs, where the Policy sets address pairs.
+    /// Also ports of VMs, if the Policy sets address pairs.
     Ports,
 }
 
-/// Where Neutron is.
+/// Where Neutron's answers come from.
 #[derive(Clone)]
 enum Place {
     Cloud(CloudsLocation),
-    /// A recording, with its path.
+    /// A recording of answers, by its path.
     File(PathBuf),
 }
 
 struct Session {
     place: Place,
-    /// Receives each request.
+    /// Receives a report of each request.
     on_request: Option<OnRequest>,
     /// The last login, reused while the credentials stay the same. Locked while a request lasts.
     last: Mutex<Option<(Cloud, HttpNeutron)>>,
@@ -106,7 +106,7 @@ impl Fault {
 }
 
 impl OpenStack {
-    /// Reads nothing yet.
+    /// Returns a client that has read nothing yet.
     pub fn new(location: CloudsLocation, scope: Scope) -> OpenStack {
         OpenStack::at(Place::Cloud(location), scope)
     }
@@ -130,7 +130,7 @@ impl OpenStack {
         }
     }
 
-    /// The same cloud, which reports each request; without its session.
+    /// Returns a client of the same cloud that reports each request, without its session.
     #[must_use]
     pub fn reporting(self, on_request: OnRequest) -> OpenStack {
         OpenStack {
@@ -142,8 +142,9 @@ impl OpenStack {
         }
     }
 
-    /// The same cloud, for one plan after the other. A plan does not wait for the ports: it has those
-    /// that a background thread read last, and again after `max_age`. Subnets are read again after it.
+    /// Returns a client of the same cloud for a sequence of plans. A plan does not wait for ports:
+    /// it uses the ports that a background thread read last, and reads again after `max_age`.
+    /// Subnets older than `max_age` are read again.
     #[must_use]
     pub fn for_many_plans(self, max_age: Duration) -> OpenStack {
         let session = Arc::new(self.session.fresh());
@@ -163,7 +164,7 @@ impl OpenStack {
         }
     }
 
-    /// Has the next plan read all subnets.
+    /// Makes the next plan read all subnets again.
     pub fn forget_subnets(&self) {
         self.subnet_cache.forget();
     }
@@ -193,7 +194,7 @@ impl OpenStack {
 }
 
 impl Session {
-    /// A session at the same place, without a login.
+    /// A session of the same cloud, without a login.
     fn fresh(&self) -> Session {
         Session {
             place: self.place.clone(),

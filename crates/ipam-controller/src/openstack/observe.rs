@@ -163,13 +163,13 @@ fn seen_subnet(subnet: &Subnet) -> SeenSubnet {
 
 /// Where Neutron's answers come from.
 pub(super) enum Client {
-    /// A server. Boxed: it holds connections and a session.
+    /// A server of Neutron. Boxed: it holds connections and a session.
     Server(Box<HttpNeutron>),
     File(RecordedNeutron),
 }
 
 impl Client {
-    /// The same client, which gives up at another moment.
+    /// Returns the same client, which gives up at this moment.
     pub(super) fn until(&self, until: Instant) -> Client {
         match self {
             Client::Server(neutron) => Client::Server(Box::new(neutron.until(until))),
@@ -260,7 +260,7 @@ impl SubnetCache {
         }
     }
 
-    /// These subnets, if the last answer is about them and still counts.
+    /// The wanted subnets, if the last answer is about exactly these and is recent enough.
     pub(super) fn of(&self, wanted: &BTreeSet<Id>) -> Option<SeenSubnets> {
         let last = self.last();
         let (read_at, seen) = last.as_ref()?;

@@ -29,19 +29,18 @@ use retry::jittered;
 
 /// How the operator runs.
 pub struct Operator {
-    /// The cluster.
     pub cluster: LiveCluster,
-    /// The same cluster with a short timeout, for renewals: a late one is useless.
+    /// A client of the same cluster with a short timeout, for renewals: a late one is useless.
     pub hasty: LiveCluster,
-    /// Identity of this replica; no two have the same.
+    /// Identity of this replica in the Lease; no two replicas have the same.
     pub identity: String,
     /// Longest time between two plans.
     pub interval: Duration,
-    /// Writes in flight at the same time.
+    /// Limit of the writes in flight at the same time.
     pub parallelism: Parallelism,
-    /// Metrics and health.
+    /// Metrics and health of the operator.
     pub telemetry: Arc<Telemetry>,
-    /// Serves the telemetry.
+    /// Server that serves the telemetry.
     pub server: HttpServer,
     /// Where subnets are read.
     pub openstack: OpenStack,
@@ -201,10 +200,10 @@ async fn first(objects: &Objects, source: &mut ObjectSource, on_event: &mut OnEv
     }
 }
 
-/// What a candidate learns while it waits.
+/// What a candidate for the leadership learns while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Election<'e> {
-    /// Another process leads.
+    /// Another process leads: its identity.
     Leader(&'e str),
     /// The Lease cannot be read or written, and why.
     Trouble(&'e Trouble),
@@ -266,7 +265,7 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         }
     }
 
-    /// Renews the Lease until it is lost.
+    /// Renews the Lease of the leader until it is lost.
     pub(super) async fn lead(&self, held: &mut Held) {
         self.lease.renew(held).await;
     }

@@ -13,13 +13,13 @@ use http_server::{Health, Reports};
 use ipam_cluster::TroubleKind;
 use ipam_plan::plan::Overview;
 
-/// Everything that the server shows.
+/// Metrics and health, which the HTTP server shows.
 #[derive(Debug, Default)]
 pub struct Telemetry {
     metrics: Metrics,
     overview: Mutex<Option<Overview>>,
     is_ready: AtomicBool,
-    /// Why the controller cannot work now. Texts of the API server are only in the log.
+    /// Why the controller cannot work now. Only the log has the texts of the API server.
     error: Mutex<Option<TroubleKind>>,
 }
 

@@ -42,7 +42,7 @@ pub struct Watch<S> {
     pub waivers: BTreeSet<Waiver>,
     /// Longest time between two plans.
     pub interval: Duration,
-    /// Writes in flight at the same time.
+    /// Limit of the writes in flight at the same time.
     pub parallelism: Parallelism,
     /// Identity of this process in the lock.
     pub holder: String,
@@ -143,31 +143,30 @@ impl Source for Directory {
     }
 }
 
-/// One report.
+/// A report of the controller.
 #[derive(Debug)]
 pub enum ControllerEvent<'n> {
-    /// These files apply from now on.
+    /// The files apply from now on.
     ConfigApplied(&'n Loaded),
-    /// These files have errors; the last valid ones still apply.
+    /// The files have errors; the last valid files still apply.
     Invalid(&'n Loaded),
     /// Number of changes that are about to be sent; 0 at the end.
     Sending(usize),
     /// A change has its outcome.
     Finished {
-        /// Which change.
         change: &'n Change,
-        /// What became of it.
+        /// Outcome of the change.
         outcome: &'n Outcome,
-        /// Time since the event that caused it.
+        /// Time since the event that led to the change.
         waited: Duration,
     },
     /// A plan was made.
     Planned(&'n Planned<'n>),
     /// What is not done, each time that differs from the last report.
     Waiting(&'n Waiting),
-    /// Another process was faster; the change is planned again.
+    /// Another process changed the object first; the change is planned again.
     Conflict(&'n Target),
-    /// Another process keeps undoing our write; the object is left alone for this long.
+    /// Another process keeps undoing a write to the object, which is left alone for this long.
     Undone(&'n Target, Duration),
     /// The cluster went back in time, as after a restored backup. The blocks that it forgot are
     /// quarantined.
@@ -178,34 +177,31 @@ pub enum ControllerEvent<'n> {
     Recovered,
     /// This process leads from now on.
     Leading,
-    /// Another process leads, or may lead, and why.
+    /// Another process leads, or may lead, for this reason.
     Standby(&'n str),
 }
 
 /// Called with each report.
 pub type OnEvent<'n> = dyn FnMut(ControllerEvent<'_>) + Send + 'n;
 
-/// A plan with its inputs.
+/// A plan with the files and the cluster that it was made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'n> {
-    /// The plan.
     pub plan: &'n Plan,
-    /// The files.
     pub loaded: &'n Loaded,
-    /// The cluster.
     pub observed: &'n Observed,
 }
 
 /// A change that waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingChange {
-    /// The object.
+    /// The object that the change is about.
     pub target: Target,
     /// What the change means for workloads.
     pub hazard: Hazard,
-    /// Its blocks that a person must approve.
+    /// Blocks of the change that a person must approve.
     pub needs_approval: Vec<UnapprovedBlock>,
-    /// Whether it waits because it depends on unknown rules.
+    /// Whether the change waits because it depends on unknown rules of the running release.
     pub rules: VersionRules,
 }
 
@@ -253,9 +249,9 @@ pub(super) struct Files {
 struct State {
     applied: Arc<Loaded>,
     is_new: bool,
-    /// The newest files, if they have errors.
+    /// The newest files that were read, if they have errors.
     newest_invalid: Option<Arc<Loaded>>,
-    /// Whether those errors are not reported yet.
+    /// Whether the errors of the newest files are not reported yet.
     is_unreported: bool,
 }
 

@@ -120,7 +120,7 @@ impl<C: Follow> Worker<'_, C> {
         ]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
-        // Without changes it still quarantines the blocks of dead claims.
+        // Even without changes, this call quarantines the blocks of dead claims.
         let tried = self
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
             .await?;

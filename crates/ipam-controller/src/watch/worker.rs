@@ -54,7 +54,7 @@ pub(super) struct Worker<'w, C> {
     pub(super) reported: LastReported,
     /// Pauses after failures; reset by a reconcile without one.
     retry: Retry,
-    /// Whether this reconcile failed: nothing is tried before the pause is over.
+    /// Whether this reconcile failed, so that the next one waits for the pause.
     must_pause: bool,
     /// No plan is made before this time.
     pub(super) next_plan_at: Instant,
@@ -82,7 +82,8 @@ impl<'w, C: Follow> Worker<'w, C> {
             interval,
             limit: parallelism.into(),
             holder,
-            // So that each plan has what is older than the plan before it read again.
+            // At half the interval, ports and subnets that are older than the plan before are read
+            // again for each plan.
             openstack: openstack.for_many_plans(interval / 2),
             stop: Arc::default(),
             write_backoff: WriteBackoff::default(),

@@ -12,7 +12,7 @@ use retry::{Backoff, Retry};
 /// Pauses from the third attempt on; the second one has none.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5 * 60));
 
-/// Time after its pause until an object is forgotten.
+/// How long an object is remembered after its pause.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Attempts by object. A re-created node is another object.
@@ -37,12 +37,12 @@ fn key(change: &Change) -> (Target, String) {
 }
 
 impl WriteBackoff {
-    /// The rest of the object's pause, if it has one.
+    /// Remaining time of the pause of the change's object; `None` without a pause.
     pub(super) fn pause_left(&self, change: &Change, now: Instant) -> Option<Duration> {
         self.pause_of(&key(change), now)
     }
 
-    /// Notes an attempt and returns the pause after it.
+    /// Records an attempt to write, and returns the pause after it.
     pub(super) fn note(&mut self, change: &Change, now: Instant) -> Duration {
         self.note_key(key(change), now)
     }

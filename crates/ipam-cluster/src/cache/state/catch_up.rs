@@ -16,8 +16,8 @@ pub(in super::super) struct Lagging {
 }
 
 impl Lagging {
-    /// All kinds are listed as of the moment that they must reach. A list of a later moment could
-    /// skip a time at which only this kind showed a block.
+    /// The moment of which to list the kind: the one that all kinds must reach. A list of a later
+    /// moment could skip a time at which only this kind showed a block.
     pub(in super::super) fn moment(&self) -> Moment {
         match self.seen {
             Seen::All => Moment::Of(self.at.to_string()),
@@ -97,7 +97,7 @@ impl State {
         self.must_reach_since_relist = self.must_reach_since_relist.max(version);
     }
 
-    /// Another process wrote the cached claims. Plans wait until the objects that show blocks are
+    /// Handles claims that another process wrote. Plans wait until the objects that show blocks are
     /// as new as these claims.
     pub(super) fn follow_foreign_claims(&mut self) -> CacheEffect {
         self.require(self.claims_seen());

@@ -96,7 +96,7 @@ impl State {
         );
         match kind {
             ObservedKind::Claims => self.claims_changed(at, is_satisfied, is_same),
-            // Cilium's settings are in the same namespace.
+            // Cilium's settings are in the namespace of its DaemonSet.
             ObservedKind::CiliumDaemonSet if !is_same => self.request_relist(),
             _ if is_same && !is_satisfied => CacheEffect::None,
             _ => CacheEffect::Changed,

@@ -24,15 +24,15 @@ use retry::{Backoff, Retry};
 
 type Key = (CustomKind, String);
 
-/// The objects, and what changed in them.
+/// The custom resources that the operator reads, and what changed in them.
 #[derive(Debug)]
 pub(super) struct Objects {
     state: Mutex<State>,
-    /// The configuration in them has changed.
+    /// Notified when the configuration in the objects has changed.
     config_changed: Notify,
-    /// It was checked again.
+    /// Notified when the configuration was checked again.
     checked: Notify,
-    /// Anything has changed.
+    /// Notified when any object has changed.
     changed: Notify,
     /// How often the cluster went back in time: known objects may not exist.
     rollbacks: watch::Sender<u64>,
@@ -43,7 +43,7 @@ struct State {
     objects: BTreeMap<Key, Arc<StoredObject>>,
     /// Kinds that were read at least once.
     read: BTreeSet<CustomKind>,
-    /// Why a kind cannot be read now.
+    /// Why a kind cannot be read now, by kind.
     errors: BTreeMap<CustomKind, String>,
     /// Kinds whose objects vanished while their definition may be deleted, with the reason for that
     /// doubt.
@@ -102,7 +102,7 @@ impl Objects {
         self.checked.notify_one();
     }
 
-    /// Whether it is a deleted pool that has errors and never applied.
+    /// Whether the object is a deleted pool that has errors and never applied.
     pub(super) fn is_left_out(&self, object: &StoredObject) -> bool {
         object.kind == CustomKind::IpPool && self.lock().left_out.contains(&object.name)
     }
@@ -137,7 +137,7 @@ const SHORT: Duration = Duration::from_millis(250);
 const LONG: Duration = Duration::from_secs(5);
 
 impl Objects {
-    /// Keeps the objects up to date while it is polled.
+    /// Keeps the objects up to date while the future is polled.
     pub(in crate::operator) async fn keep(&self, cluster: &LiveCluster) -> Infallible {
         let mut kinds: FuturesUnordered<_> = CustomKind::ALL
             .into_iter()
@@ -154,7 +154,7 @@ impl Objects {
         let mut rollbacks = self.rollbacks.subscribe();
         loop {
             let began = Instant::now();
-            // One that is noticed from here on may be later than the list.
+            // A rollback that is noticed after this line may be later than the list.
             rollbacks.mark_unchanged();
             let end = self.read_and_follow(cluster, kind, &mut rollbacks, &mut retry);
             if let Err(why) = end.await {

@@ -158,7 +158,7 @@ impl StatusWriter {
         QUIET.checked_sub(since).filter(|left| !left.is_zero())
     }
 
-    /// Writes Events while it is polled.
+    /// Writes Events while the future is polled.
     pub(in crate::operator) async fn keep_events(
         &self,
         cluster: &LiveCluster,

@@ -31,7 +31,7 @@ pub(super) enum WriterMode {
     Paused,
 }
 
-/// Collects reports, and writes what they change.
+/// Collects reports of the operator, and writes the statuses that they change.
 #[derive(Debug)]
 pub(super) struct StatusWriter {
     objects: Arc<Objects>,
@@ -84,7 +84,7 @@ impl StatusWriter {
         )
     }
 
-    /// Also forgets all reports: those of another term may be old.
+    /// Starts or pauses writing, and forgets all reports: those of another term may be old.
     pub(super) fn set_mode(&self, mode: WriterMode) {
         *self.lock() = State::default();
         self.is_active

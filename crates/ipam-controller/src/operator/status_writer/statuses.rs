@@ -31,7 +31,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// second write with the same guard is refused.
 const LONGEST_DELIVERY: Duration = Duration::from_secs(5);
 
-/// Writes of statuses in flight at the same time.
+/// Number of writes of statuses in flight at the same time.
 const PARALLELISM: usize = 4;
 
 /// Writes that the watch has not delivered yet, by object.
@@ -39,13 +39,13 @@ type Undelivered = BTreeMap<(CustomKind, String), StatusWrite>;
 
 /// A write that the server accepted.
 struct StatusWrite {
-    /// The object's version before it.
+    /// Version of the object before the write.
     before: String,
     at: Instant,
 }
 
 impl StatusWriter {
-    /// Writes statuses and finalizers while it is polled.
+    /// Writes statuses and finalizers while the future is polled.
     pub(in crate::operator) async fn keep_statuses(&self, cluster: &LiveCluster) -> Infallible {
         let mut written = Undelivered::new();
         loop {
