@@ -63,7 +63,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(spell).collect())
 }
 
-/// Compares texts part by part; numbers by their value.
+/// Compares texts part by part; parts that are numbers are compared by value.
 pub fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     while !left.is_empty() && !right.is_empty() {
@@ -81,7 +81,7 @@ pub fn natural_order(a: &str, b: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
 }
 
-/// The items as text, with this between them.
+/// The items as one text, with `between` between them.
 pub fn joined<T: Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
     let texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
     texts.join(between)

@@ -18,7 +18,7 @@ ipam_core::text_enum! {
     /// A kind of our own, as written after `kind:`. All are cluster-scoped, like Nodes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum CustomKind {
-        /// A pool.
+        /// A pool of pod CIDRs.
         IpPool = "IPPool",
         /// A pin of a node.
         NodeAssignment = "NodeAssignment",
@@ -30,7 +30,7 @@ ipam_core::text_enum! {
 }
 
 impl CustomKind {
-    /// Plural name with group, as `kubectl` accepts it.
+    /// Plural name of the kind with its group, as `kubectl` accepts it.
     pub fn resource(self) -> &'static str {
         match self {
             CustomKind::IpPool => "ippools.cilium-ipam.io",
@@ -40,7 +40,7 @@ impl CustomKind {
         }
     }
 
-    /// Plural name, as in the path of its objects.
+    /// Plural name of the kind, as in the path of its objects.
     pub fn plural(self) -> &'static str {
         let resource = self.resource();
         resource
@@ -48,7 +48,7 @@ impl CustomKind {
             .map_or(resource, |(plural, _)| plural)
     }
 
-    /// Path of its collection.
+    /// Path of the kind's collection at the API server.
     pub fn path(self) -> String {
         format!("/apis/{GROUP}/{VERSION}/{}", self.plural())
     }
@@ -58,7 +58,7 @@ impl CustomKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CiliumManifest {
     pub kind: String,
-    /// As `namespace/name`, or the name alone.
+    /// Name of the object as `namespace/name`, or the name alone.
     pub name: String,
     /// The version of `apiVersion`, such as `v2alpha1`.
     pub version: String,

@@ -36,7 +36,7 @@ pub struct Desired {
     pub pools: BTreeMap<PoolName, Pool>,
     /// Pools that are subnets of Neutron, by name. They are not in `pools`.
     pub neutron_pools: BTreeMap<PoolName, NeutronPool>,
-    /// Pools with faults. Only their valid parts are present.
+    /// Pools with faults in the files. Only their valid parts are present.
     pub faulty: BTreeSet<PoolName>,
     pub pins: BTreeMap<NodeName, Pin>,
     pub address_pools: BTreeMap<AddressPoolName, WantedAddressPool>,
@@ -99,7 +99,7 @@ pub struct ServicePin {
 /// To what a Service is pinned.
 #[derive(Clone, Debug)]
 pub enum PinnedTo {
-    /// These addresses. Not empty.
+    /// The Service gets exactly these addresses. Not empty.
     Addresses(Vec<PinnedAddress>),
     /// An address of each of its families, chosen by the plan.
     Chosen(ChosenFrom),
@@ -108,7 +108,7 @@ pub enum PinnedTo {
 /// The pools from which the plan chooses an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChosenFrom {
-    /// This pool.
+    /// The pool with this name.
     Pool(AddressPoolName),
     /// The best pool that selects the Service and has room.
     BestPool,
@@ -136,7 +136,7 @@ ipam_core::text_enum! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PoolState {
         Active = "active",
-        /// It keeps its allocations and gives no new blocks.
+        /// The pool keeps its allocations and gives no new blocks.
         Disabled = "disabled",
     }
 }
@@ -158,7 +158,7 @@ pub struct Pool {
     /// Block size of exactly the families in `ranges`.
     pub block_size: PerFamily<BlockSize>,
     pub selector: Selector,
-    /// Higher wins.
+    /// Priority of the pool; of several pools, the highest wins.
     pub priority: i32,
     /// Given only by a pin.
     pub reserved: Vec<Range>,
@@ -242,7 +242,7 @@ pub struct Policy {
 pub struct PolicyRule {
     /// Unique in the Policy.
     pub name: String,
-    /// Place of its expression.
+    /// Place of the rule's expression.
     pub origin: Origin,
     /// `Error` refuses the plan.
     pub severity: Severity,
@@ -272,7 +272,7 @@ pub enum Activity {
     /// Changes up to the hazard `auto_apply` are allowed.
     #[default]
     Active,
-    /// No unattended changes.
+    /// The Policy allows no unattended changes.
     Paused,
 }
 

@@ -17,7 +17,7 @@ use ipam_core::model::Origin;
 /// When `migrate` changes nodes, and how many at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationPolicy {
-    /// Without windows, always.
+    /// Times in which nodes may be changed. Empty: at any time.
     pub windows: Vec<MaintenanceWindow>,
     /// Nodes at a time.
     pub max_unavailable: NonZeroUsize,
@@ -35,7 +35,7 @@ impl Default for MigrationPolicy {
 /// A time in which nodes may be changed, again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaintenanceWindow {
-    /// When it opens, in the civil time of `time_zone`.
+    /// When the window opens, in the civil time of `time_zone`.
     pub schedule: Schedule,
     /// How long it stays open: elapsed time, whatever clocks are set to. Positive.
     pub duration: SignedDuration,
@@ -165,7 +165,7 @@ impl Schedule {
         self.cron.find_previous_occurrence(&civil, true).ok()
     }
 
-    /// All occurrences after a civil time.
+    /// All occurrences of the schedule after a civil time.
     fn after(&self, civil: DateTime) -> impl Iterator<Item = DateTime> + '_ {
         std::iter::successors(self.next(civil), |civil| self.next(*civil))
     }
@@ -218,7 +218,7 @@ pub enum ScheduleError {
     Never,
 }
 
-/// The parser's message without its class.
+/// The message of the cron parser without the name of its error type.
 fn reason(error: CronError) -> String {
     match error {
         CronError::InvalidPattern(text)

@@ -11,7 +11,8 @@ use crate::{Activity, AddressPairs, MigrationPolicy, Policy, PolicyRule, Protect
 pub fn weakened(base: &Policy, head: &Policy) -> Vec<String> {
     let Policy {
         origin: _,
-        // They say where blocks are written and what is not reported, and allow nothing more.
+        // These fields say where blocks are written and what is not reported. They allow nothing
+        // more.
         write_path: _,
         own_address_space: _,
         address_pairs,

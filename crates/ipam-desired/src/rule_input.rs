@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use ipam_core::model::Origin;
 use ipam_rules::{Fields, Shape};
 
-/// What a change does to its object.
+/// Values of `action`: what a change does to its object.
 pub const ACTIONS: &[&str] = &[
     "adopt", "assign", "create", "delete", "pin", "release", "update",
 ];
@@ -145,7 +145,7 @@ pub type WrittenPart = Map<String, Value>;
 pub struct RuleCase {
     /// Name of the rule. There may be no such rule.
     pub rule: String,
-    /// For people.
+    /// Name of the example, for people.
     pub name: Option<String>,
     pub expected: Expectation,
     /// Text that the message of the broken rule must contain.
@@ -154,9 +154,9 @@ pub struct RuleCase {
     /// With the names of the plan's JSON.
     pub changes: Vec<WrittenPart>,
     pub services: Vec<WrittenPart>,
-    /// `None` for those of the files.
+    /// Pools of the example; `None` means the pools of the files.
     pub pools: Option<Vec<WrittenPart>>,
-    /// By name.
+    /// Nodes of the example, by name.
     pub nodes: WrittenPart,
 }
 
@@ -166,7 +166,7 @@ ipam_core::text_enum! {
     pub enum Expectation {
         Holds = "holds",
         Broken = "broken",
-        /// It cannot be evaluated.
+        /// The rule cannot be evaluated.
         NoResult = "no-result",
     }
 }

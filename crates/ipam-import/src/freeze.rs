@@ -31,22 +31,22 @@ pub enum Frozen {
     These(BTreeSet<ServiceName>),
 }
 
-/// The decision.
+/// Which Services are pinned to the addresses that they hold, and which are not.
 #[derive(Clone, Debug, Default)]
 pub struct Freeze {
-    /// Sorted by Service.
+    /// New pins, sorted by Service.
     pub pins: Vec<FrozenPin>,
     /// Services that the files pin to the addresses which they hold, or to a pool.
     pub pinned: Vec<ServiceName>,
-    /// Sorted by Service.
+    /// Services without a new pin, sorted by Service.
     pub left: Vec<Left>,
 }
 
-/// A new pin.
+/// A new pin of a Service to the addresses that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrozenPin {
     pub service: ServiceName,
-    /// Sorted, of both families. Not empty.
+    /// Pinned addresses of both families, sorted. Not empty.
     pub addresses: Vec<IpAddr>,
     /// The object for which a controller of Cilium made the Service.
     pub owner: Option<ServiceOwner>,
@@ -62,11 +62,11 @@ pub struct Left {
 /// Why a Service gets no new pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyLeft {
-    /// It holds no address.
+    /// The Service holds no address.
     HoldsNone,
-    /// It has these hostnames and no address. A pin names IP addresses only.
+    /// The Service has these hostnames and no address. A pin names IP addresses only.
     HasHostnames(Vec<ServedAddress>),
-    /// LB-IPAM does not serve it.
+    /// LB-IPAM does not serve the Service.
     NotServed(NotServed),
     /// The files pin it to other addresses: those, where, and what it holds.
     PinnedToOthers {
@@ -143,7 +143,7 @@ pub fn freeze(frozen: &Frozen, desired: &Desired, observed: &Observed) -> Freeze
     freeze
 }
 
-/// Services that lose an address, whatever they request.
+/// Services that lose an address even if they request it, with the reason.
 fn lost_anyway(observed: &Observed) -> BTreeMap<ServiceName, WhyLeft> {
     let is_of_pool = |lost: &LostAddress| match lost.why {
         // A pin does not join an address.
@@ -249,9 +249,9 @@ fn is_of_cilium(service: &LbService, owner: &ServiceOwner) -> bool {
 /// The judgement on the plan with the new pins, compared with the plan without them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The plan writes these pins and changes nothing else.
+    /// The plan writes the new pins and changes nothing else.
     Good,
-    /// Without these Services it may be.
+    /// The plan may be good without the pins of these Services.
     Without(Vec<Left>),
     /// The plan would change something else, which the text names.
     Refused(String),

@@ -168,7 +168,7 @@ impl Checking<'_> {
         }
     }
 
-    /// A text that is compared with one of these.
+    /// Checks that a text which is compared is one of the known values.
     fn value(&self, known: &'static [&'static str], compared: &IdedExpr) -> Checked<()> {
         match text(compared) {
             Some(value) if !known.contains(&value) => {
@@ -249,16 +249,16 @@ pub type Fields = BTreeMap<&'static str, Shape>;
 /// What is known of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Nothing.
+    /// Nothing is known of the value.
     Any,
     /// A text, a number, true or false, or null.
     Scalar,
-    /// One of these texts, or null.
+    /// The value is one of these texts, or null.
     OneOf(&'static [&'static str]),
     List(Box<Shape>),
     /// Any keys, each with such a value.
     Map(Box<Shape>),
-    /// These fields and no other; one may be absent.
+    /// The value has these fields and no other; a field may be absent.
     Fields(Fields),
 }
 
@@ -273,7 +273,7 @@ impl Shape {
         Shape::Map(Box::new(to))
     }
 
-    /// An object with these fields.
+    /// The shape of an object with these fields.
     pub fn fields<const N: usize>(fields: [(&'static str, Shape); N]) -> Shape {
         Shape::Fields(fields.into())
     }

@@ -62,7 +62,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The unknown name or text, and those that are known.
+    /// The unknown name or text of the fault, and the known ones.
     pub fn unknown(&self) -> Option<(&str, &[String])> {
         match self {
             Fault::UnknownVariable { name, known }
@@ -103,12 +103,12 @@ impl Expression {
         parsed.unwrap_or_else(|| Err(Fault::Internal.into()))
     }
 
-    /// The text.
+    /// The text of the expression.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The variables that it uses.
+    /// The variables that the expression uses.
     pub fn variables(&self) -> &BTreeSet<String> {
         &self.variables
     }

@@ -23,7 +23,7 @@ use crate::meter::{METER, Meter, environment};
 /// Budget of one rule, in units of the meter: about a second.
 pub(crate) const BUDGET: u64 = 10_000_000;
 
-/// All rules together may cost as much as this many rules that use their whole budget.
+/// Budget of all rules together, as a number of rules that use their whole budget.
 const RULES_AT_FULL_COST: u64 = 10;
 
 /// The parser and the evaluator recurse as deep as an expression is nested. Only used pages take
@@ -43,7 +43,7 @@ pub struct Rule {
 /// What a broken rule says.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// The expression itself.
+    /// The text of the expression.
     Expression,
     Text(String),
     /// The text that an expression gives.
@@ -54,7 +54,7 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Holds,
-    /// With its message.
+    /// The rule is broken, with its message.
     Broken(String),
     /// The rule has no result.
     Failed(Failure),
@@ -65,7 +65,7 @@ pub enum Verdict {
 pub enum Failure {
     #[error("it was stopped, because it costs too much")]
     TooCostly,
-    /// It costs less than a rule may, but more than its share of what all rules may cost.
+    /// The rule costs less than one rule may, but more than its share of what all rules may cost.
     #[error(
         "it was stopped, because it costs more than its share of what all {rules} rules may cost"
     )]

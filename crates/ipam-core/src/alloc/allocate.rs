@@ -11,9 +11,8 @@ use crate::net::{Block, Family, Range, largest_gap, merge};
 /// A node that may need blocks.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// The node.
     pub node: NodeName,
-    /// The families it has no block of and can use.
+    /// Families that the node can use and has no block of.
     pub families: Vec<Family>,
     /// The families it requires: a pool without one of them is passed over.
     pub required: Vec<Family>,
@@ -30,7 +29,7 @@ pub struct Demand {
 pub struct Assigned {
     pub pool: PoolId,
     pub blocks: PerFamily<Block>,
-    /// Preferred pools, and why they were not used.
+    /// Better pools, with the reasons why they do not serve the node.
     pub passed_over: PassedOverPools,
 }
 
@@ -38,9 +37,9 @@ pub struct Assigned {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Assigned(Assigned),
-    /// Its best pool has no family that the node lacks.
+    /// The node's best pool has no family that the node lacks.
     NothingNeeded,
-    /// No pool matches.
+    /// No pool selects the node.
     NoPool,
     /// No matching pool can serve all of the demand.
     Short {
@@ -64,7 +63,7 @@ pub struct Shortfall {
 
 #[derive(Clone, Debug, Default)]
 pub struct Allocation {
-    /// One for each demand, in order.
+    /// One outcome for each demand, in the order of the demands.
     pub outcomes: Vec<Outcome>,
     pub shortfalls: Vec<Shortfall>,
 }

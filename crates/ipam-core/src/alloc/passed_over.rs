@@ -38,9 +38,8 @@ impl fmt::Display for PassedOver {
 /// A pool that could not serve a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PassedOverPool {
-    /// The pool.
     pub pool: PoolName,
-    /// Why.
+    /// Why the pool does not serve the node.
     pub why: PassedOver,
 }
 
@@ -130,7 +129,7 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Number of candidates that serve none of these demands.
+    /// Number of candidates that serve none of the search's demands.
     pub(super) fn passed(&self) -> usize {
         self.passed_over.len()
     }
@@ -139,7 +138,7 @@ impl Search {
         self.first_full
     }
 
-    /// The next candidate serves none of these demands.
+    /// Records that the next candidate serves none of the search's demands.
     pub(super) fn pass_over(&mut self, pool: PoolId, why: PassedOver) {
         if why == PassedOver::Full {
             self.first_full.get_or_insert(pool);
@@ -190,7 +189,7 @@ impl<'d> Searches<'d> {
         &mut self.searches[place]
     }
 
-    /// The pools of each search, with their names.
+    /// The pools that each search passed over, with the names of the pools.
     pub(super) fn named(self, supply: &Supply) -> Vec<Arc<[PassedOverPool]>> {
         let named = |(id, why): (PoolId, PassedOver)| PassedOverPool {
             pool: supply.pool(id).name().clone(),

@@ -11,18 +11,18 @@ pub struct PoolId(usize);
 /// Whether a pool gives new blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationMode {
-    /// It gives new blocks.
+    /// The pool gives new blocks.
     New,
-    /// It keeps its allocations and gives no new blocks.
+    /// The pool keeps its allocations and gives no new blocks.
     Nothing,
 }
 
 /// A part of a range that lies in one range of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPart {
-    /// The pool.
+    /// Id of the pool in its [`Supply`].
     pub pool: PoolId,
-    /// Number of blocks that it overlaps.
+    /// Number of the pool's blocks that the part overlaps.
     pub blocks: u128,
     pub part: Range,
 }
@@ -31,7 +31,7 @@ pub struct PoolPart {
 pub struct PoolSupply {
     name: PoolName,
     mode: AllocationMode,
-    /// In the order of use, both families mixed.
+    /// Slots of all ranges in the order of use, both families mixed.
     slots: Vec<Slots>,
     /// The places of the slots, sorted by address.
     by_address: Vec<usize>,
@@ -106,7 +106,7 @@ impl PoolSupply {
         self.slots[place].range().contains(range).then_some(place)
     }
 
-    /// Whether it has blocks of this family, free or taken.
+    /// Whether the pool has blocks of this family, free or taken.
     pub fn has(&self, family: Family) -> bool {
         self.of_family.get(family).is_some()
     }
@@ -133,7 +133,7 @@ impl PoolSupply {
             .map_or(&[], |slots| &slots.places[slots.full..])
     }
 
-    /// As [`PoolSupply::has_free`], without the blocks that overlap `apart`.
+    /// Like [`PoolSupply::has_free`], without the blocks that overlap `apart`.
     pub(super) fn has_free_apart(&self, family: Family, apart: &[Range]) -> bool {
         if apart.is_empty() {
             self.has_free(family)
@@ -151,8 +151,8 @@ impl PoolSupply {
         })
     }
 
-    /// Why it cannot serve a node that has no blocks. The node takes each of `families` that the
-    /// pool has, and needs each of `required`.
+    /// Why the pool cannot serve a node that has no blocks. The node takes each of `families` that
+    /// the pool has, and needs each of `required`.
     pub fn obstacle(&self, families: &[Family], required: &[Family]) -> Option<PassedOver> {
         if let Some(family) = required.iter().find(|family| !self.has(**family)) {
             return Some(PassedOver::Lacks(*family));
@@ -183,7 +183,7 @@ impl PoolSupply {
         block
     }
 
-    /// Takes every block of these slots that overlaps `range`.
+    /// Takes every block of the slots at `place` that overlaps `range`.
     fn take(&mut self, place: usize, range: &Range) {
         self.slots[place].take(range);
         self.skip_full(self.slots[place].size().family());
@@ -209,13 +209,13 @@ impl PoolSupply {
     }
 }
 
-/// All pools. Their ranges must not overlap; the checks of the files ensure this.
+/// The supplies of all pools. Their ranges must not overlap; the checks of the files ensure this.
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     pools: Vec<PoolSupply>,
     /// The places of the pools, sorted by name.
     by_name: Vec<usize>,
-    /// Range, pool and place of its slots, sorted by address.
+    /// Ranges of all slots with pool and place, sorted by address.
     index: Vec<(Range, usize, usize)>,
 }
 

@@ -13,7 +13,6 @@ use crate::net::{Block, RangeIndex, overlapping_pairs};
 /// What one write for a node asks of the claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRequest<'c> {
-    /// The node.
     pub node: &'c NodeName,
     /// `metadata.uid` of the Node.
     pub node_uid: &'c str,
@@ -29,7 +28,7 @@ pub struct ClaimRequest<'c> {
     pub freed: Vec<Block>,
 }
 
-/// Claims by address.
+/// Claims of other nodes, found by address.
 pub struct ClaimIndex<'c> {
     claims: &'c Claims,
     by_address: RangeIndex<&'c NodeName>,

@@ -49,7 +49,7 @@ pub struct Claim {
 /// What makes a late write fail.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimGuard {
-    /// The object's `metadata.resourceVersion`. When it changes, the write fails.
+    /// The object's `metadata.resourceVersion`: a change of it makes the write fail.
     Version(String),
     /// The write creates an object with the node's name. Only its existence makes the write fail.
     Creation,
@@ -60,11 +60,11 @@ pub enum ClaimGuard {
 pub struct Quarantined {
     /// The node that had it. It may get the block back at once.
     pub node: NodeName,
-    /// When other nodes may get it.
+    /// When other nodes may get the block.
     pub free_at: Timestamp,
 }
 
-/// A block cannot be claimed, because another node has it.
+/// A block that cannot be claimed, because another node has it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{block} is claimed for, or quarantined after, node `{holder}`")]
 pub struct Conflict {
@@ -191,7 +191,7 @@ impl Claims {
 pub struct ObservedObject<'o> {
     pub uid: &'o str,
     pub resource_version: &'o str,
-    /// Blocks in any of its fields.
+    /// Blocks in any field of the object.
     pub shown: Vec<Block>,
 }
 
@@ -226,8 +226,7 @@ pub fn claim_status(
             ClaimStatus::Pending
         }
         ClaimGuard::Version(_) => ClaimStatus::Missed,
-        // Even if the created object exists, it may be deleted. Then a creation in flight succeeds
-        // after all.
+        // Even an existing object may be deleted, and then a creation in flight succeeds after all.
         ClaimGuard::Creation => ClaimStatus::Pending,
     }
 }

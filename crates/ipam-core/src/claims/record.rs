@@ -24,8 +24,8 @@ pub const FORMAT_VERSION: &str = "1.0";
 /// it.
 pub const MOST_BYTES: usize = 1024 * 1024 - 4096;
 
-/// Why stored claims cannot be used. Nothing may be written then: an unknown claim may reserve any
-/// block.
+/// Why stored claims cannot be used. Nothing may be written then: an unreadable claim may reserve
+/// any block.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     #[error("it is not what cilium-ipam wrote: {0}")]
@@ -56,7 +56,7 @@ struct ClaimRecord {
     block: String,
     node: String,
     uid: String,
-    /// Absent if the write creates its object.
+    /// resourceVersion that guards the write; absent if the write creates its object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resource_version: Option<String>,
 }
@@ -123,7 +123,7 @@ impl Claims {
         Ok(claims)
     }
 
-    /// One line of JSON.
+    /// The claims as one line of JSON.
     pub fn to_json(&self) -> String {
         let Claims {
             in_flight,

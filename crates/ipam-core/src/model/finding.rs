@@ -13,11 +13,11 @@ crate::text_enum! {
     /// Severity of a finding. The text is printed and stands in JSON.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Severity {
-        /// Blocks planning from these files.
+        /// An error in the files, from which no plan is made.
         Error = "error",
-        /// Probably a mistake.
+        /// Probably a mistake; planning continues.
         Warning = "warning",
-        /// Needs no action.
+        /// Information that needs no action.
         Info = "info",
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Another place that belongs to a finding.
+/// A further place in the files that belongs to a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Label {
     pub origin: Origin,
@@ -90,7 +90,7 @@ pub struct Finding {
     pub message: String,
     /// Explains the marked text at `origin`.
     pub label: String,
-    /// How to fix it.
+    /// How to fix the fault.
     pub help: String,
     pub related: Vec<Label>,
     /// Observations that prove it, each an object's field and its value.
@@ -122,7 +122,7 @@ impl Finding {
         }
     }
 
-    /// Sets the place and its label.
+    /// Sets the place of the finding, and the label at that place.
     #[must_use]
     pub fn at(mut self, origin: &Origin, label: impl Into<String>) -> Finding {
         self.origin = Some(origin.clone());
@@ -130,7 +130,7 @@ impl Finding {
         self
     }
 
-    /// Sets the subject.
+    /// Sets the subject: the object that the finding is about.
     #[must_use]
     pub fn about(mut self, subject: ObjectRef) -> Finding {
         self.subject = Some(subject);
@@ -158,14 +158,14 @@ impl Finding {
         self
     }
 
-    /// Adds evidence.
+    /// Adds evidence to the finding.
     #[must_use]
     pub fn seen(mut self, evidence: impl IntoIterator<Item = String>) -> Finding {
         self.evidence.extend(evidence);
         self
     }
 
-    /// Sets the consequence.
+    /// Sets the consequence of the fault.
     #[must_use]
     pub fn causes(mut self, consequence: impl Into<String>) -> Finding {
         self.consequence = consequence.into();

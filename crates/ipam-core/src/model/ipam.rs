@@ -26,13 +26,13 @@ crate::text_enum! {
         MultiPool = "multi-pool",
         /// An external program fills `CiliumNode`.
         Crd = "crd",
-        /// AWS ENI.
+        /// Addresses of AWS ENIs.
         Eni = "eni",
-        /// Azure.
+        /// Addresses of Azure's virtual networks.
         Azure = "azure",
-        /// Alibaba Cloud.
+        /// Addresses of Alibaba Cloud's ENIs.
         AlibabaCloud = "alibabacloud",
-        /// Another CNI plugin allocates.
+        /// Another CNI plugin allocates addresses.
         DelegatedPlugin = "delegated-plugin",
     }
 }
@@ -54,7 +54,7 @@ pub struct CiliumVersion {
 /// How finished a release is. All come before the release itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// A development version.
+    /// A development version, with its number.
     Snapshot(u16),
     Pre(u16),
     Candidate(u16),
@@ -185,7 +185,7 @@ pub struct ObjectVersion {
 }
 
 impl ObjectVersion {
-    /// Whether both parts are known, so that they can guard a write.
+    /// Whether UID and resourceVersion are known, so that they can guard a write.
     pub fn is_known(&self) -> bool {
         !self.uid.is_empty() && !self.resource_version.is_empty()
     }
@@ -198,7 +198,7 @@ pub struct PerFamily<T> {
 }
 
 impl<T> PerFamily<T> {
-    /// Neither family has a value.
+    /// The value in which neither family is present.
     pub const NONE: PerFamily<T> = PerFamily {
         ipv4: None,
         ipv6: None,

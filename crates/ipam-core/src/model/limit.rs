@@ -43,7 +43,7 @@ pub struct LimitName {
 }
 
 impl Measure {
-    /// Whether it counts each failure domain by itself.
+    /// Whether the limit counts each failure domain separately.
     pub fn is_by_domain(self) -> bool {
         match self {
             Measure::Count | Measure::Percent => false,

@@ -147,9 +147,9 @@ impl fmt::Display for ServiceName {
 /// Kind and name of a live object or of a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
-    /// Kind as Kubernetes writes it.
+    /// Kind of the object, as Kubernetes writes it.
     pub kind: &'static str,
-    /// Name without namespace.
+    /// Name of the object, without its namespace.
     pub name: String,
 }
 
@@ -190,10 +190,11 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// Most known names that a name is compared with.
+/// Limit of the known names that an unknown name is compared with.
 const MOST_NAMES: usize = 10_000;
 
-/// Most unknown names that are searched for. More of them are not typing errors.
+/// Limit of the unknown names for which a similar name is searched. More of them are not typing
+/// errors.
 const MOST_SEARCHES: u32 = 1_000;
 
 /// Known names, of which one may be meant by a name that differs by a typing error. The numbers of
@@ -247,7 +248,7 @@ fn is_slip(given: &[u8], known: &[u8]) -> bool {
         &given[..given.len() - behind],
         &known[..known.len() - behind],
     );
-    // One edit changes at most two letters. Longer differences need no distance.
+    // One edit changes at most two letters, so longer differences need no comparison.
     given.len().max(known.len()) <= 2
         && strsim::generic_damerau_levenshtein(given, known) == 1
         && !is_numbering(given, known, [edge, next])

@@ -87,7 +87,7 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// As `kubectl -l` accepts it.
+    /// The requirement in the form that `kubectl -l` accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Requirement { key, operator } = self;
         let listed = |values: &BTreeSet<String>| joined(values, ",");
@@ -125,7 +125,7 @@ fn is_qualified_part(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
 }
 
-/// Whether these requirements on one label contradict each other.
+/// Whether requirements on the same label contradict each other.
 fn is_impossible(operators: &[&Operator]) -> bool {
     let is_absent = operators.contains(&&Operator::DoesNotExist);
     let is_there = operators
@@ -157,7 +157,7 @@ fn is_impossible(operators: &[&Operator]) -> bool {
 pub struct Selector(Vec<Requirement>);
 
 impl Selector {
-    /// A selector of these requirements. Equal ones count once.
+    /// A selector of all these requirements. Equal requirements count once.
     pub fn all_of(requirements: impl IntoIterator<Item = Requirement>) -> Selector {
         let distinct: BTreeSet<Requirement> = requirements.into_iter().collect();
         Selector(distinct.into_iter().collect())
@@ -220,10 +220,10 @@ impl fmt::Display for Selector {
 /// Why a text is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorTextError {
-    /// Without any requirement.
+    /// The text has no requirement.
     #[error("the selector is empty; write it as `KEY=VALUE`, `KEY!=VALUE`, `KEY` or `!KEY`")]
     Empty,
-    /// Parentheses without a match, or values outside of them.
+    /// The text has parentheses without a match, or values outside parentheses.
     #[error("`{0}` is not a requirement; write it as `KEY in (A,B)` or `KEY notin (A,B)`")]
     Values(String),
     /// No label can have this key or value.

@@ -24,7 +24,7 @@ struct OfKey {
 type Popularity<'s> = BTreeMap<(&'s str, &'s str), usize>;
 
 impl SelectorIndex {
-    /// The place of a selector is its place in `selectors`.
+    /// Builds the index. The place of a selector is its position in `selectors`.
     pub fn new<'s>(
         selectors: impl IntoIterator<Item = &'s Selector, IntoIter: Clone>,
     ) -> SelectorIndex {

@@ -16,9 +16,9 @@ crate::text_enum! {
     /// An address family, spelled as Kubernetes spells it in `ipFamilies`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Family {
-        /// 32 bits.
+        /// IPv4, with addresses of 32 bits.
         Ipv4 = "IPv4",
-        /// 128 bits.
+        /// IPv6, with addresses of 128 bits.
         Ipv6 = "IPv6",
     }
 }
@@ -303,7 +303,6 @@ impl BlockSize {
         }
     }
 
-    /// Address family.
     pub fn family(self) -> Family {
         self.family
     }

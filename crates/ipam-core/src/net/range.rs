@@ -19,13 +19,13 @@ pub struct Range {
 /// Why a text is not a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RangeError {
-    /// Neither a CIDR, nor `first-last`, nor an address.
+    /// The text is neither a CIDR, nor `first-last`, nor an address.
     #[error("`{text}` is neither a CIDR, nor `first-last`, nor an address")]
     NotARange { text: String },
-    /// An invalid CIDR.
+    /// The text has a slash and is an invalid CIDR.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// One end is IPv4, the other IPv6.
+    /// One end of the range is IPv4, the other one IPv6.
     #[error("`{text}` mixes two address families")]
     TwoFamilies {
         /// The text as given.
@@ -102,7 +102,7 @@ impl Range {
         })
     }
 
-    /// Sort key.
+    /// Key by which ranges are sorted: family and first address.
     pub fn first_and_family(&self) -> (Family, IpAddr) {
         (self.family, self.first())
     }
@@ -255,7 +255,7 @@ pub fn gaps<'t>(within: &Range, taken: &'t [Range]) -> impl Iterator<Item = Rang
     let ends = ends.chain(std::iter::once((within.last.saturating_add(1), None)));
     ends.filter_map(move |(end, after)| {
         let first = std::mem::replace(&mut next, after)?;
-        // Nothing comes after the last address of all.
+        // No gap follows the last address of the family.
         let last = match end > within.last {
             true => within.last,
             false => end.checked_sub(1)?,
@@ -335,7 +335,7 @@ impl<T: Ord> RangeIndex<T> {
     pub fn new(items: impl IntoIterator<Item = (Range, T)>) -> RangeIndex<T> {
         let mut sorted: Vec<(Range, T)> = items.into_iter().collect();
         sorted.sort_unstable();
-        // One place more than ranges, so that the search may end after the last one.
+        // One leaf more than ranges, so that a search may end after the last range.
         let leaves = (sorted.len() + 1).next_power_of_two();
         let mut reach = vec![None; 2 * leaves];
         for (place, (range, _)) in sorted.iter().enumerate() {
@@ -376,7 +376,7 @@ impl<T: Ord> RangeIndex<T> {
             }
         }
         node -= 1;
-        // Down, to its last range that reaches it.
+        // Down, to the last range of the subtree that reaches the address.
         while node < leaves {
             node = 2 * node + usize::from(reaches(2 * node + 1));
         }

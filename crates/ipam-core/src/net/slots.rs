@@ -27,7 +27,8 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// All slots are free. `None` if `size` does not fit into `range` or has the other family.
+    /// A range divided into free slots. `None` if `size` does not fit into `range` or has the other
+    /// family.
     pub fn new(range: Block, size: BlockSize) -> Option<Slots> {
         if size.family() != range.family() || size.prefix_len() < range.prefix_len() {
             return None;

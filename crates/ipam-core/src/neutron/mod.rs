@@ -97,7 +97,7 @@ pub struct VmPort {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "bool")]
 pub enum PortSecurity {
-    /// Only its own addresses and its pairs are allowed.
+    /// Only the port's own addresses and its allowed pairs may be sources.
     #[default]
     On,
     /// Every address is allowed, and Neutron refuses pairs.
@@ -124,7 +124,7 @@ pub struct PairsChange {
 }
 
 impl PairsChange {
-    /// Drops the second half of the additions and returns it.
+    /// Removes the second half of the additions from the change, and returns it.
     pub fn leave_out_half(&mut self) -> BTreeSet<IpNet> {
         let left_out: BTreeSet<IpNet> = self
             .added
@@ -160,7 +160,7 @@ impl Pair {
             .mac_address
             .as_ref()
             .is_none_or(|mac| mac.eq_ignore_ascii_case(port_mac));
-        // As Neutron shows it: an IPv4-mapped pair must not count as the IPv4 pair.
+        // The range as Neutron shows it: an IPv4-mapped pair must not count as the IPv4 pair.
         let range = self
             .ip_address
             .parse()

@@ -11,7 +11,7 @@ pub fn all() -> String {
     text
 }
 
-/// One page: a heading, which is also the anchor, and its parts.
+/// Markdown of one rule: a heading, which is also the anchor, and the parts of the page.
 pub fn page(page: &RulePage) -> String {
     let mut text = format!(
         "## {}\n\n{}\n\n*{}.*\n",

@@ -23,11 +23,11 @@ crate::text_enum! {
         Info = "info",
         /// The plan may not be applied as a whole.
         Refusal = "refusal",
-        /// One change must wait.
+        /// One change of a plan must wait.
         Blocked = "blocked",
         /// A node holds a block that the files would not give it.
         Misplaced = "misplaced",
-        /// An upgrade of Cilium changes it.
+        /// An upgrade of Cilium changes something for an object.
         Upgrade = "upgrade",
     }
 }
@@ -92,11 +92,11 @@ impl RulePage {
 /// Rules about one subject. In the reference, a family is one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFamily {
-    /// The name of its files.
+    /// Name of the family's text file.
     pub name: &'static str,
     pub title: String,
     pub about: String,
-    /// Its pages, by code.
+    /// Pages of the family, by code.
     pub pages: Vec<RulePage>,
 }
 

@@ -108,7 +108,7 @@ fn hidden(node: &Node, family: Family, reads: AnnotationReads) -> Option<Finding
 /// `spec.podCIDRs` always wins (`pkg/k8s/node.go` ParseNode).
 fn outweighed(observed: &Observed, node: &Node, family: Family) -> Option<Finding> {
     let (spec, (annotated, field)) = (node.spec.get(family)?, node.annotated(family)?);
-    // With `ipv4-range` the agent writes the block that it uses.
+    // With the setting `ipv4-range`, the agent writes the block that it uses into the annotation.
     (*spec != annotated && !observed.pod_blocks_of(&node.name).contains(&annotated))
         .then_some(())?;
     let message = format!(

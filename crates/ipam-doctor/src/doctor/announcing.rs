@@ -7,7 +7,7 @@ use ipam_cilium::observed::{Announced, BgpSpeaker, HoldingField, Observed};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::{Block, RangeIndex};
 
-/// For each block of Pods, its node.
+/// Index of the blocks of Pods, each with its node.
 type PodBlocks<'o> = RangeIndex<(&'o NodeName, Block)>;
 
 /// Nodes that announce blocks of other nodes' Pods, and nodes whose own Pods no node announces.

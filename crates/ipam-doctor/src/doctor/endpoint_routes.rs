@@ -43,7 +43,7 @@ fn routes_of(observed: &Observed, node: &Node) -> EndpointRoutes {
 }
 
 fn nodes_with(observed: &Observed, routes: EndpointRoutes) -> Vec<&Node> {
-    // A hidden setting of a node may turn them on.
+    // A hidden `CiliumNodeConfig` of a node may enable endpoint routes.
     if !are_required(observed) || observed.is_blind_to_any(&[ObservedKind::CiliumNodeConfig]) {
         return Vec::new();
     }
@@ -176,7 +176,7 @@ fn of_family(observed: &Observed, family: Family) -> Option<Finding> {
     if networks.len() < 2 {
         return None;
     }
-    // The smallest groups first: they are the exceptions.
+    // The smallest groups of nodes come first: they are the exceptions.
     let mut groups: Vec<_> = networks.into_values().collect();
     groups.sort_by_key(Vec::len);
     let all: usize = groups.iter().map(Vec::len).sum();

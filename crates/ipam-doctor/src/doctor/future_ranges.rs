@@ -21,7 +21,7 @@ struct Supply<'o> {
     size: BlockSize,
     /// Where the range stands.
     source: String,
-    /// The object that has the range, if it is one.
+    /// Name of the object that has the range; `None` for a setting.
     object: Option<&'o str>,
     help: &'static str,
 }
@@ -34,7 +34,7 @@ pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
         .map(|(_, block)| block.range())
         .collect();
     let held_index = RangeIndex::new(held.iter().map(|range| (*range, ())));
-    // Blocks that overlap already have their own finding.
+    // Another check reports blocks that overlap already.
     let others = observed
         .used_by_others()
         .filter(|(range, _)| held_index.overlapping(range).next().is_none());
@@ -141,7 +141,7 @@ fn supplies(observed: &Observed) -> Vec<Supply<'_>> {
 }
 
 fn of_operator(observed: &Observed) -> Vec<Supply<'_>> {
-    // If another program gives the blocks, these ranges are idle.
+    // If another program gives nodes their blocks, the operator's ranges are idle.
     let is_idle = observed
         .nodes
         .values()

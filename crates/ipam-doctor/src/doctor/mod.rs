@@ -145,7 +145,7 @@ fn finding(severity: Severity, rule: &'static str, message: String) -> Finding {
     Finding::new(severity, Rule(rule), message)
 }
 
-/// The finding with these nodes as subjects.
+/// Adds nodes to a finding as its subjects.
 fn about_nodes<'n>(finding: Finding, names: impl IntoIterator<Item = &'n NodeName>) -> Finding {
     finding.about_all(names.into_iter().map(ObjectRef::node))
 }

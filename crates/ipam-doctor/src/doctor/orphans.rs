@@ -16,14 +16,14 @@ pub(super) struct Orphans<'o> {
     filled: Vec<Filled<'o>>,
 }
 
-/// A pool that would have room without them.
+/// A full pool that would have free blocks without the orphaned CiliumNodes.
 struct Filled<'o> {
     /// A `CiliumPodIPPool`; `None` for the operator's cluster pool.
     pool: Option<&'o str>,
     family: Family,
     total: u128,
     used: u128,
-    /// Blocks that only these CiliumNodes keep.
+    /// Number of blocks that only orphaned CiliumNodes keep.
     kept: u128,
     /// Nodes with a CiliumNode that wait for a block, sorted.
     waiting: Vec<&'o NodeName>,
@@ -122,7 +122,7 @@ impl<'o> Orphans<'o> {
             ),
             _ => "if the machines are gone, delete these CiliumNodes (`cilium-ipam doctor --show-all` lists them)".to_owned(),
         };
-        // Some releases do not notice the deletion (cilium#17837).
+        // Some releases of the operator do not notice the deletion (cilium#17837).
         let restart = match self.filled.is_empty() {
             true => "",
             false => ", then restart cilium-operator",

@@ -43,7 +43,7 @@ impl<'o> Surplus<'o> {
             *counts.entry(*name).or_default() += 1;
         }
         let kept = |node: &'o CiliumNode| {
-            // Older agents, and those that just start, request nothing.
+            // Older agents, and agents that just start, request no addresses.
             let requests = node.requested.iter().filter(|(name, _)| name == pool);
             let addresses = requests
                 .filter_map(|(_, needed)| needed.get(family).copied())

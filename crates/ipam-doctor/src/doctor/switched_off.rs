@@ -20,7 +20,7 @@ fn told(value: &str, key: &str) -> String {
     format!("cilium-config {key}: {}", value.escape_debug())
 }
 
-/// L2 policies.
+/// A finding for each L2 policy that has no effect, because L2 announcements are off.
 pub(super) fn l2(observed: &Observed) -> Vec<Finding> {
     let key = setting_key::ENABLE_L2_ANNOUNCEMENTS;
     let Some(value) = value_if_off(observed, key) else {
@@ -41,7 +41,7 @@ pub(super) fn l2(observed: &Observed) -> Vec<Finding> {
     policies.map(finding).collect()
 }
 
-/// The finding about these objects; `None` if there are none.
+/// One finding about objects that have no effect; `None` without objects.
 fn about(
     objects: Vec<ObjectRef>,
     rule: &'static str,

@@ -38,7 +38,7 @@ pub enum Explanation {
     Sharing(SharingExplanation),
 }
 
-/// One requirement of a selector, evaluated for an object.
+/// One requirement of a selector, and whether an object meets it.
 #[derive(Debug, Serialize)]
 pub struct RequirementResult {
     /// In the syntax of `kubectl -l`.
@@ -56,7 +56,7 @@ pub enum UnknownSubject {
         "unknown subject `{subject}`: expected a node, a pool, a Service of type LoadBalancer, an address or a CIDR{nearest}"
     )]
     Nowhere { subject: String, nearest: String },
-    /// The files have a pin for it.
+    /// The subject is not in the cluster, and the files have a pin for it.
     #[error(
         "{what} `{subject}` is not in the cluster; {origin} pins it to {to}, which takes effect when it is there"
     )]

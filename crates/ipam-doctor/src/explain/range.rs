@@ -10,7 +10,7 @@ use ipam_desired::Desired;
 use ipam_plan::openstack::SubnetPools;
 use ipam_plan::plan::{Plan, node_changes};
 
-/// Everything that shares an address with the range in question.
+/// All objects that share an address with the range in question.
 #[derive(Debug, Serialize)]
 pub struct RangeExplanation {
     format_version: &'static str,

@@ -15,7 +15,7 @@ use ipam_plan::plan::Selected;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     Node(String),
-    /// As `namespace/name`.
+    /// A Service, as `namespace/name`.
     Service(String),
     Pool(String),
     Addresses(Range),

@@ -9,12 +9,12 @@ use std::sync::Arc;
 /// What a file says after a step. The marks, such as lines, are not part of the facts.
 #[derive(Clone, Debug)]
 pub enum Said<K, M> {
-    /// These facts. A removed file says nothing.
+    /// The file says these facts. A removed file says nothing.
     Facts(Arc<BTreeMap<K, M>>),
     Unreadable,
 }
 
-/// A file with the mark of a fact in it.
+/// A file, with the mark of a fact in this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place<M> {
     pub file: Arc<str>,
@@ -25,7 +25,7 @@ pub struct Place<M> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interval<K, M> {
     pub fact: K,
-    /// The first step that shows it.
+    /// Number of the first step that shows the fact.
     pub began: usize,
     pub first: Place<M>,
     /// The file could not be read from this step on until it began: it may be older.
@@ -72,7 +72,7 @@ impl<K: Ord + Clone, M: Clone> Default for Timeline<K, M> {
 }
 
 impl<K: Ord + Clone, M: Clone> Timeline<K, M> {
-    /// The next step: these files changed.
+    /// Adds a step in which these files changed.
     pub fn step(&mut self, changes: impl IntoIterator<Item = (Arc<str>, Said<K, M>)>) {
         let mut touched = BTreeSet::new();
         // Files that this step makes readable: what they say may be older.
@@ -184,7 +184,7 @@ impl<K: Ord + Clone, M: Clone> Timeline<K, M> {
         }
     }
 
-    /// All intervals, in the order of their begin and their facts.
+    /// All intervals, sorted by their first step and their facts.
     pub fn finish(self) -> Vec<Interval<K, M>> {
         let mut intervals = self.closed;
         let open = self.open.into_values();

@@ -25,7 +25,7 @@ use ipam_plan::plan::{Change, Plan, PodPoolSpec};
 
 pub use nodes::{Area, AreaKind, Presence};
 
-/// All areas of a cluster.
+/// All areas of a cluster's address map.
 #[derive(Clone, Debug, Default)]
 pub struct AddressMap {
     /// The parts of the address space in which something lies, IPv4 first, by address. No two
@@ -72,7 +72,7 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// The ranges of pools that fill it as a whole.
+    /// Ranges of pools that fill the whole panel.
     pub fn owners(&self) -> impl Iterator<Item = &Area> {
         self.areas
             .iter()

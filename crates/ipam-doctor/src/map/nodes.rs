@@ -169,7 +169,7 @@ ipam_core::text_enum! {
         Quarantined = "quarantined",
         /// A write may be in flight.
         Claimed = "claimed",
-        /// Pinned to a node that does not hold it.
+        /// A block that is pinned to a node that does not hold it.
         Pinned = "pinned",
         /// Shown in a field that no agent reads, and kept free.
         Shown = "shown, not used",
@@ -183,7 +183,7 @@ ipam_core::text_enum! {
 }
 
 impl AreaKind {
-    /// Whether other areas lie in it.
+    /// Whether other areas lie in an area of this kind.
     pub fn is_range(self) -> bool {
         self <= AreaKind::DisabledPool
     }
@@ -198,12 +198,12 @@ ipam_core::text_enum! {
         Stays = "stays",
         /// Only after the plan.
         Added = "added by the plan",
-        /// Only now.
+        /// The area is there now, and the plan removes it.
         Removed = "removed by the plan",
     }
 }
 
-/// A block with its use.
+/// A block of the address map, and its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
     pub block: Block,
@@ -215,9 +215,9 @@ pub struct Area {
     pub pool: Option<String>,
     /// The failure domain of the node.
     pub domain: Option<String>,
-    /// Why the files would not give the node this block.
+    /// Why the files would not give the node the block.
     pub misplaced: Option<String>,
-    /// Other nodes that hold addresses of the block.
+    /// Names of other nodes that hold addresses of the block.
     pub shared_with: Vec<String>,
     /// Further facts, such as the field that shows the block.
     pub notes: Vec<String>,
@@ -285,7 +285,7 @@ pub(super) fn service_areas(observed: &Observed, plan: &Plan) -> Vec<Area> {
     areas.into_values().map(with_pool).collect()
 }
 
-/// Nothing where the address has no block, which is none of the addresses that a server takes.
+/// The area of a Service's address. `None` if no block has the address, which no server accepts.
 fn area(address: IpAddr, service: &ServiceName) -> Option<Area> {
     Some(Area::new(AreaKind::Service, single(address)?, service))
 }

@@ -40,7 +40,7 @@ pub(super) struct Starts {
     pub(super) next: Evaluated,
     /// The operator of the next release starts, and Services that compete have bad luck.
     pub(super) adverse: [Evaluated; 2],
-    /// The pools as the next one reads them.
+    /// The pools as the next release reads them.
     pub(super) next_pools: Vec<AddressPool>,
     /// The pools whose addresses may change hands.
     pub(super) rivalry: Rivalry,
@@ -278,7 +278,7 @@ impl OneService<'_> {
         }
     }
 
-    /// The address, with the hostname of its entry.
+    /// The address in words, with the hostname of its entry.
     fn with_hostname(&self, address: IpAddr) -> String {
         let mut hostnames = self.service.hostnames.iter();
         match hostnames.find(|one| one.ip == Some(address)) {

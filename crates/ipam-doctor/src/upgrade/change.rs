@@ -8,7 +8,7 @@ ipam_core::text_enum! {
     /// What changes. The text is printed, and stands in JSON. The worst come first.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum UpgradeCode {
-        /// This release breaks what the objects need.
+        /// The release breaks a feature that objects of the cluster need.
         BadRelease = "upgrade-bad-release",
         /// The API server refuses the update of a CustomResourceDefinition.
         StoredVersion = "upgrade-stored-version",
@@ -57,12 +57,13 @@ ipam_core::text_enum! {
     }
 }
 
-/// Why something changes, and what avoids it. Objects with an equal one are one entry.
+/// Why something changes in an upgrade, and what avoids it. Objects with an equal cause are one
+/// entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cause {
     /// A sentence without a full stop.
     pub why: String,
-    /// Where Cilium's sources, documentation or issues show it.
+    /// Where Cilium's sources, documentation or issues show the change.
     pub source: &'static str,
     /// What to do before the hop.
     pub before: String,
@@ -75,18 +76,18 @@ pub struct FileEdit {
     pub edit: String,
 }
 
-/// One entry.
+/// One entry of an upgrade: objects that change for the same cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeChange {
     pub code: UpgradeCode,
     pub cause: Cause,
-    /// Each object with the effect on it.
+    /// Each object, with the effect of the upgrade on it.
     pub effects: BTreeMap<ObjectRef, String>,
     /// Lines of the files to change before the hop.
     pub files: BTreeSet<FileEdit>,
 }
 
-/// The entries of one hop, while they are collected.
+/// The entries of one hop of an upgrade, while they are collected.
 #[derive(Debug, Default)]
 pub(super) struct Changes(BTreeMap<(UpgradeCode, Cause), UpgradeChange>);
 

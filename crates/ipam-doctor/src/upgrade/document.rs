@@ -45,7 +45,7 @@ pub struct UpgradeSummary {
     pub unjudged: usize,
 }
 
-/// One hop.
+/// One hop of an upgrade, as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct HopDocument {
     /// The version before.

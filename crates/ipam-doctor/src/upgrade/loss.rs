@@ -201,7 +201,7 @@ pub(super) fn cause_of_gain(hop: &HopView<'_>, trigger: Trigger) -> Cause {
     }
 }
 
-/// Why a Service may get an address.
+/// Why it is left to chance whether a Service gets an address.
 pub(super) fn cause_of_chance() -> Cause {
     Cause {
         why: "several Services lack the same address, and the order inside the operator decides who gets it".to_owned(),
@@ -246,11 +246,11 @@ pub(super) fn class_newly_served(hop: &HopView<'_>, service: &LbService) -> Caus
     }
 }
 
-/// All that a Service can expect.
+/// Addresses that a Service may get after the upgrade, and why it may wait.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prospects {
     pub(super) gains: Vec<Prospect>,
-    /// Reasons for which it may wait.
+    /// Reasons for which the Service may wait.
     waits: BTreeSet<&'static str>,
 }
 

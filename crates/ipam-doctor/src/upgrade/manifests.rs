@@ -103,7 +103,7 @@ impl OneManifest<'_> {
         )
     }
 
-    /// The fields of the object among these.
+    /// Fields of the object that a version of its kind no longer has, limited by `filter`.
     fn lost(
         &self,
         filter: impl Fn(&LostField) -> bool,

@@ -42,7 +42,7 @@ pub(super) fn of_running(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
-/// How a hop meets a fault, if it does.
+/// Code of the entry about a fault of Cilium; `None` if the hop does not meet the fault.
 fn code(fault: &Fault, hop: &HopView<'_>) -> Option<UpgradeCode> {
     // The operator of the release before ends in the hop.
     if fault.occasion == Occasion::Shutdown && hop.operator_before_may_have(fault) {
@@ -52,7 +52,7 @@ fn code(fault: &Fault, hop: &HopView<'_>) -> Option<UpgradeCode> {
         return None;
     }
     match (hop.to.patch, fault.trigger) {
-        // The announcements before and after the hop show it.
+        // Another check compares the announcements before and after the hop.
         (Some(_), Trigger::LocalGateway) => None,
         (Some(_), _) => fault.is_in(hop.to).then_some(UpgradeCode::BadRelease),
         (None, _) if is_over(fault, hop.from) => None,
@@ -125,7 +125,7 @@ fn without_pool(hop: &HopView<'_>) -> BTreeMap<ObjectRef, String> {
     })
 }
 
-/// Services by the address that they have.
+/// Services by the addresses that they have.
 fn holders<'h>(hop: &'h HopView<'_>) -> BTreeMap<IpAddr, Vec<&'h LbService>> {
     let mut holders: BTreeMap<IpAddr, Vec<&LbService>> = BTreeMap::new();
     for service in hop.original.values() {

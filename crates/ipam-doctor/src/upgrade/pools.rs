@@ -22,7 +22,7 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     conditions(hop, changes);
 }
 
-/// The pool as the files declare it.
+/// The pool as the files declare it; `None` if they do not.
 fn in_files<'d>(hop: &HopView<'d>, name: &str) -> Option<&'d WantedAddressPool> {
     let mut wanted = hop.desired?.address_pools.values();
     wanted.find(|wanted| wanted.name.as_str() == name)

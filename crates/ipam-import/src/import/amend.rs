@@ -19,9 +19,9 @@ use ipam_plan::plan::{
 pub enum Judgement {
     /// The plan is as wished.
     Good,
-    /// These files may be better.
+    /// The amended files, whose plan may be better.
     Amended(Box<Inferred>),
-    /// The plan of any files changes these. Not empty.
+    /// The plan of any files changes these objects. Not empty.
     Refused(Vec<Target>),
 }
 
@@ -128,7 +128,7 @@ fn gives(pool: &InferredPool) -> bool {
     pool.state == PoolState::Active
 }
 
-/// Whether the person asked for it.
+/// Whether the user asked for the change.
 fn is_requested(change: &Change, request: &ImportRequest) -> bool {
     match change {
         _ if request.changes == Changes::Allowed => true,

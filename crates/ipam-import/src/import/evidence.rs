@@ -16,28 +16,28 @@ pub struct Evidence {
     pub source: RangeSource,
     /// Key and value of the label by which its nodes were found.
     pub label: Option<(String, String)>,
-    /// Nodes that hold a block of it.
+    /// Nodes that hold a block of the pool.
     pub nodes: BTreeSet<NodeName>,
     /// Lowest and highest block that they hold, of each family in use.
     pub held: Vec<(Block, Block)>,
     /// CIDRs outside of the source, which nodes hold.
     pub outside: Vec<Block>,
-    /// Nodes without a block, because of which it gives none.
+    /// Nodes without a block, because of which the pool gives no new blocks.
     pub waiting: BTreeSet<NodeName>,
 }
 
 /// Where the CIDRs of a pool come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSource {
-    /// `cluster-pool-ipv4-cidr` and `cluster-pool-ipv6-cidr`.
+    /// The settings `cluster-pool-ipv4-cidr` and `cluster-pool-ipv6-cidr`.
     CiliumSettings,
-    /// `--cluster-cidr` of kube-controller-manager.
+    /// The flag `--cluster-cidr` of kube-controller-manager.
     ControllerManager,
     /// The smallest CIDRs around the held blocks.
     HeldBlocks,
     /// The held blocks themselves: they have another size than those of most nodes.
     UnusualBlocks,
-    /// A `CiliumPodIPPool`.
+    /// The CIDRs of a `CiliumPodIPPool`.
     PodPool,
 }
 

@@ -40,7 +40,7 @@ pub enum ByLabel {
     /// By a label whose values separate the held blocks, if there is one.
     #[default]
     Found,
-    /// One pool for all nodes.
+    /// All nodes are in one pool.
     None,
     /// A pool for each value of this node label.
     Key(String),
@@ -67,7 +67,7 @@ pub enum Changes {
 /// The files, as plain data.
 #[derive(Clone, Debug, Default)]
 pub struct Inferred {
-    /// Sorted by name.
+    /// Inferred `IPPool`s, sorted by name.
     pub pools: Vec<InferredPool>,
     pub pins: BTreeMap<NodeName, InferredPin>,
     /// Nodes whose block no files keep. They have no pin.
@@ -76,7 +76,7 @@ pub struct Inferred {
     pub served_services: usize,
     /// Services with hostnames that LB-IPAM removes, sorted.
     pub hostnames: Vec<(ServiceName, ServedAddress)>,
-    /// Sorted by name.
+    /// Inferred `CiliumLoadBalancerIPPool`s, sorted by name.
     pub address_pools: Vec<InferredAddressPool>,
     pub write_path: InferredWritePath,
     /// CIDRs that are not private address space.
@@ -84,7 +84,7 @@ pub struct Inferred {
     pub remarks: Vec<Remark>,
 }
 
-/// An `IPPool`.
+/// An inferred `IPPool`.
 #[derive(Clone, Debug)]
 pub struct InferredPool {
     pub name: PoolName,
@@ -98,7 +98,7 @@ pub struct InferredPool {
     pub evidence: Evidence,
 }
 
-/// A `NodeAssignment`.
+/// An inferred `NodeAssignment`.
 #[derive(Clone, Debug)]
 pub struct InferredPin {
     pub pool: PoolName,
@@ -118,7 +118,7 @@ pub struct BrokenNode {
 /// Why a node is pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinReason {
-    /// Most nodes hold blocks of another size.
+    /// Most nodes hold blocks of another size than this node.
     UnusualSize,
     /// Without the pin, the block would be misplaced for this reason.
     Misplaced(String),
@@ -144,7 +144,7 @@ pub enum ManifestUse {
 /// The Policy's write path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InferredWritePath {
-    /// The one in use; `None` if the IPAM mode is unknown.
+    /// The write path in use; `None` if the IPAM mode is unknown.
     pub used: Option<WritePath>,
     pub choice: WritePathChoice,
 }
@@ -213,7 +213,7 @@ pub fn infer(observed: &Observed, request: &ImportRequest) -> Result<Inferred, O
     Ok(inferred)
 }
 
-/// The other program that gives new nodes their blocks.
+/// The other program that assigns pod CIDRs to new nodes.
 fn active_allocator(observed: &Observed) -> Option<&Arc<Allocator>> {
     let allocator = OtherAllocator::of(observed, &Policy::default()).active();
     allocator.filter(|_| reads_nodes(observed))

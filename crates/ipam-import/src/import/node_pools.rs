@@ -86,7 +86,7 @@ fn by_label(key: &str) -> Split {
     }
 }
 
-/// The suggested sizes of the families of these CIDRs.
+/// The suggested block sizes, without families that the CIDRs lack.
 fn sizes(cidrs: &[Block], suggestion: &Suggestion) -> PerFamily<BlockSize> {
     let mut sizes = suggestion.sizes;
     for family in Family::BOTH {

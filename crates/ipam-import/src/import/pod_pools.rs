@@ -113,7 +113,7 @@ fn pool(
     })
 }
 
-/// `kubectl apply` keeps the whole last document in it.
+/// Annotation in which `kubectl apply` keeps the whole last document.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 pub(super) fn infer_services(

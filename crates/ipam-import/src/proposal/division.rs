@@ -10,7 +10,7 @@ use ipam_core::net::{Block, BlockSize, Range, covers, merge, touching};
 /// What a group needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Whether it gets room for new blocks.
+    /// Whether the group gets addresses for new blocks.
     pub(super) gives: bool,
     pub(super) nodes: u128,
     /// Nodes without a block of this family.
@@ -22,14 +22,14 @@ pub(super) struct Demand {
 pub(super) struct Share {
     /// CIDRs of the group, in the order of use.
     pub(super) cidrs: Vec<Block>,
-    /// Its held blocks outside the divided CIDRs, unless it only keeps blocks.
+    /// Held blocks of the group outside the divided CIDRs, unless the group only keeps blocks.
     pub(super) outside: Vec<Block>,
     /// Nodes for which no block is left.
     pub(super) lacking: u128,
 }
 
 pub(super) struct Division {
-    /// One for each group.
+    /// One share for each group, in the order of the groups.
     pub(super) shares: Vec<Share>,
     /// Free parts that no group needs.
     pub(super) unassigned: Vec<Block>,
@@ -151,7 +151,7 @@ impl Parts<'_> {
         self.room[group] = self.room[group].saturating_add(slots(part, self.size));
     }
 
-    /// Giving groups with less room than they want.
+    /// Indexes of the groups that give new blocks and have less room than they want.
     fn needy(&self, demands: &[Demand], want: impl Fn(&Demand) -> u128) -> Vec<usize> {
         let demands = demands.iter().enumerate();
         demands
@@ -231,7 +231,7 @@ impl Parts<'_> {
     }
 }
 
-/// The fewest blocks with the same addresses, sorted.
+/// The fewest blocks that have the same addresses, sorted.
 pub(super) fn joined(blocks: impl Iterator<Item = Block>) -> Vec<Block> {
     let mut sorted: Vec<Block> = blocks.collect();
     sorted.sort_by_key(|block| (block.range().first_and_family(), block.prefix_len()));

@@ -23,13 +23,13 @@ pub(super) struct Group<'o> {
 /// Whether a pool gives new blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Purpose {
-    /// It gives blocks of the wished sizes.
+    /// The pool gives blocks of the wished sizes.
     Give,
-    /// It keeps blocks of other sizes, of exactly these families.
+    /// The pool keeps blocks of other sizes, of exactly these families.
     Keep(PerFamily<BlockSize>),
 }
 
-/// A held block, with the place of its group.
+/// A held block, with the index of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HeldBlock {
     pub(super) block: Block,
@@ -284,14 +284,14 @@ const WIDER: [&str; 6] = ["region", "zone", "datacenter", "data-center", "dc", "
 /// Places that a message names; more are counted.
 const NAMED: usize = 4;
 
-/// One value of a label in several places.
+/// A value of a label that nodes in several places have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeveralPlaces {
-    /// `rack=a`.
+    /// Key and value of the label, such as `rack=a`.
     pub label: String,
     /// The key of the wider label.
     pub wider: String,
-    /// Its values.
+    /// Values of the wider label.
     pub places: BTreeSet<String>,
 }
 
@@ -344,7 +344,7 @@ const DOUBLINGS: u8 = 3;
 /// Blocks by their neighbourhood, the widest CIDR that may be suggested around them.
 pub(super) type Near = BTreeMap<Block, Vec<Block>>;
 
-/// The blocks without the stray ones, and those.
+/// Splits blocks by whether they are stray: far from the blocks of other nodes.
 pub(super) fn set_apart(near: Near) -> (Near, Vec<Block>) {
     let most = near.values().map(Vec::len).max().unwrap_or_default();
     let (mut together, mut strays) = (Near::new(), Vec::new());

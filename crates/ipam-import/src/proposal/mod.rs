@@ -37,7 +37,7 @@ pub struct ProposalOptions {
 /// How nodes are divided into pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// One pool for all nodes.
+    /// All nodes are in one pool.
     None,
     /// A pool for each value of a node label, of nodes and of `values`.
     ByLabel {
@@ -49,7 +49,7 @@ pub enum Split {
 /// The nodes of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolNodes {
-    /// Every node.
+    /// Every node of the cluster.
     All,
     /// Nodes with this label.
     WithLabel { key: String, value: String },
@@ -71,7 +71,7 @@ pub struct ProposedPool {
     pub state: PoolState,
 }
 
-/// Proposed pools, and what a person should know of them.
+/// Proposed pools, and remarks for the user.
 #[derive(Clone, Debug, Default)]
 pub struct Proposal {
     /// Sorted by selected nodes.
@@ -89,7 +89,7 @@ pub enum Remark {
     /// This number of held blocks lies outside the wished CIDRs; the first of them.
     OutsideCidrs(usize, Block),
     /// This number of nodes holds blocks of another size than the wished one. A disabled pool keeps
-    /// them.
+    /// these blocks.
     OtherSize(PoolName, usize),
     /// The block of this node overlaps that of a node of another pool.
     Overlapping(NodeName, Block),
@@ -203,7 +203,7 @@ pub fn propose(observed: &Observed, options: &ProposalOptions) -> Proposal {
     propose_beside(observed, options, &others)
 }
 
-/// As [`propose`], with the addresses that no pool may have, merged.
+/// Like [`propose`], with the addresses that no pool may have, merged.
 pub(crate) fn propose_beside(
     observed: &Observed,
     options: &ProposalOptions,

@@ -129,7 +129,7 @@ fn pin_text(pin: &Pin) -> String {
 }
 
 impl ApprovedFiles {
-    /// What these files say of a schedule.
+    /// The parts of the files that a schedule depends on.
     pub fn new(desired: &Desired, schedule: &ScheduleDocument) -> ApprovedFiles {
         let policy = &desired.policy;
         let pools: BTreeSet<&PoolName> = schedule.moves.iter().map(|one| &one.pool).collect();
@@ -252,7 +252,7 @@ pub fn unreachable<'r>(
     lines.collect()
 }
 
-/// Lines of differences. What differs is told with its field.
+/// Lines that describe differences between approved and current files.
 struct Lines(Vec<String>);
 
 impl Lines {

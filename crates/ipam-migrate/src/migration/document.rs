@@ -117,7 +117,7 @@ impl ScheduleDocument {
         document
     }
 
-    /// The document with the commit of its files.
+    /// Returns the schedule with the commit of its files.
     #[must_use]
     pub fn of_revision(self, revision: Option<String>) -> ScheduleDocument {
         ScheduleDocument { revision, ..self }
@@ -210,7 +210,7 @@ ipam_core::text_enum! {
 }
 
 ipam_core::text_enum! {
-    /// What moves.
+    /// What the nodes of a migration move to.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Goal {
         /// Misplaced nodes get the blocks that the files would give them.

@@ -119,7 +119,7 @@ pub struct Workloads {
 #[derive(Clone, Debug)]
 pub enum Budgets {
     Known(Vec<DisruptionBudget>),
-    /// The server does not show them, and why.
+    /// The server does not show the budgets, for this reason.
     Hidden(String),
 }
 
@@ -163,7 +163,7 @@ impl Workloads {
         spent.map(DisruptionBudget::full_name).collect()
     }
 
-    /// Why the budgets are unknown.
+    /// Why the budgets are unknown; `None` if they are known.
     pub(super) fn hidden_budgets(&self) -> Option<&str> {
         match &self.budgets {
             Budgets::Known(_) => None,

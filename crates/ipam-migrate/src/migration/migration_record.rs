@@ -34,20 +34,20 @@ ipam_core::text_enum! {
         Running = "running",
         /// The wave that failed goes back.
         TurningBack = "turning-back",
-        /// It stopped after a failure; the failed wave is back where it was.
+        /// The migration stopped after a failure; the failed wave is back where it was.
         Stopped = "stopped",
-        /// All nodes go back.
+        /// All nodes get their old blocks back.
         Undoing = "undoing",
         /// All nodes are moved.
         Done = "done",
-        /// All nodes are back where they were.
+        /// All nodes have their old blocks again.
         Undone = "undone",
     }
 }
 
 ipam_core::serde_as_text! { State: "state of a migration" }
 
-/// A whole migration.
+/// The record of a whole migration, as stored in a ConfigMap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MigrationRecord {
@@ -86,7 +86,7 @@ pub enum MigrationRecordError {
 }
 
 impl MigrationRecord {
-    /// The record of a migration that begins with these files.
+    /// Creates the record of a migration that begins with these files.
     pub fn new(
         id: String,
         schedule: ScheduleDocument,
@@ -132,7 +132,7 @@ impl MigrationRecord {
         &self.schedule.waves
     }
 
-    /// The records of all nodes, before their first step.
+    /// Creates the records of all nodes, before their first step.
     pub fn nodes(&self, now: Timestamp) -> BTreeMap<NodeName, NodeRecord> {
         let moves = self.schedule.moves.iter();
         moves

@@ -19,7 +19,7 @@ use ipam_plan::plan::{HOSTNAME_LABEL, pools_of};
 /// What a person does after the waves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Around {
-    /// Commands, and what must be done before them.
+    /// Commands for the user to run after the waves, and what must be done before them.
     pub after: Vec<String>,
 }
 

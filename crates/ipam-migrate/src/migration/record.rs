@@ -34,11 +34,11 @@ ipam_core::text_enum! {
     /// The step at which a node stands. Each is recorded before it is begun.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Phase {
-        /// Nothing was done yet.
+        /// No step of the node was begun.
         Pending = "pending",
         /// The node takes no new Pods.
         Cordon = "cordon",
-        /// Its Pods are evicted.
+        /// The Pods of the node are evicted.
         Drain = "drain",
         /// The Node is saved into the record.
         Save = "save",
@@ -96,7 +96,7 @@ pub struct SavedNode {
     pub manifest: Value,
 }
 
-/// One node of a migration.
+/// The record of one node of a migration, as stored in a ConfigMap.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeRecord {
@@ -140,7 +140,7 @@ impl NodeRecord {
         }
     }
 
-    /// The blocks that it leaves.
+    /// The blocks that the node leaves in the current direction.
     pub fn left(&self) -> &[Block] {
         match self.direction {
             Direction::Forward => &self.from,
@@ -148,12 +148,12 @@ impl NodeRecord {
         }
     }
 
-    /// Whether its first step was begun.
+    /// Whether the first step of the node was begun.
     pub fn has_begun(&self) -> bool {
         self.phase != Phase::Pending || self.direction == Direction::Back
     }
 
-    /// Whether nothing is left to do for it.
+    /// Whether no step is left for the node.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -256,7 +256,7 @@ impl NodeRecord {
             return self.retried(now);
         }
         let phase = match self.phase {
-            // Nothing was done.
+            // No step was begun, so none has to be undone.
             Phase::Pending => Phase::Done,
             // The block is still the old one.
             Phase::Cordon | Phase::Drain | Phase::Save => Phase::Uncordon,

@@ -30,13 +30,13 @@ const CONTROL_PLANE_LABELS: [&str; 2] = [
 /// node gets ready.
 const STEPS: SignedDuration = SignedDuration::from_secs(90);
 
-/// The whole schedule.
+/// The schedule of a migration: which nodes move, and in which order.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub goal: Goal,
     /// The nodes that move.
     pub moves: BTreeMap<NodeName, NodeMove>,
-    /// Their order: each wave begins when the one before is verified.
+    /// Waves in their order: each wave begins when the one before is verified.
     pub waves: Vec<Wave>,
     /// Nodes that should move and cannot, or may not.
     pub left_out: BTreeMap<NodeName, LeftBehind>,
@@ -48,7 +48,7 @@ pub struct Schedule {
     pub remarks: Vec<String>,
 }
 
-/// One node.
+/// The move of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMove {
     /// The node.
@@ -77,7 +77,7 @@ pub struct NodeMove {
     pub estimate: SignedDuration,
 }
 
-/// One wave.
+/// One wave of a migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wave {
     /// The failure domain; absent for nodes without one.
@@ -94,7 +94,7 @@ pub struct LeftBehind {
     pub help: String,
 }
 
-/// Schedules a migration.
+/// Schedules a migration of the requested nodes.
 pub fn schedule(
     desired: &Desired,
     observed: &Observed,
@@ -125,7 +125,7 @@ pub(super) struct Scheduler<'s> {
     pub(super) left_out: BTreeMap<NodeName, LeftBehind>,
 }
 
-/// A node that may move, and what it keeps.
+/// The pool and blocks that a moving node keeps, if any.
 type Kept = Option<(PoolName, PerFamily<Block>)>;
 
 impl<'s> Scheduler<'s> {

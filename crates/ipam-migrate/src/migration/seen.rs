@@ -13,12 +13,12 @@ use ipam_core::net::Block;
 /// On a Node: the migration that moves it. No plan changes such a node.
 pub use ipam_cilium::observed::MIGRATION_ANNOTATION;
 
-/// One node.
+/// One node of a migration with its objects, as read from the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSeen {
     pub node: Option<SeenNode>,
     pub cilium_node: Option<Arc<CiliumNode>>,
-    /// The Pods that are bound to it.
+    /// Pods that are bound to the node.
     pub pods: Vec<Pod>,
 }
 
@@ -26,7 +26,7 @@ pub struct NodeSeen {
 #[derive(Clone, Debug)]
 pub struct SeenNode {
     pub node: Arc<Node>,
-    /// The whole object.
+    /// The whole Node as the server shows it.
     pub object: Value,
 }
 
@@ -57,7 +57,7 @@ impl NodeSeen {
         })
     }
 
-    /// The agent's Pods.
+    /// Pods of Cilium's agent on the node.
     pub(super) fn agents(&self) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(|pod| pod.is_agent())
     }

@@ -50,7 +50,7 @@ pub enum Decision {
     Wait(Waiting),
     /// A person must do something first.
     Ask(Request),
-    /// Nothing is left to do.
+    /// No step is left for the node.
     Finished,
 }
 
@@ -107,10 +107,10 @@ ipam_core::text_enum! {
     /// Whether a re-created Node needs a restart of its kubelet.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum KubeletRestart {
-        /// A person restarts it, and confirms that.
+        /// A user restarts the kubelet, and confirms the restart.
         #[default]
         ByPerson = "by-person",
-        /// It restarts by itself, or the person does not want it.
+        /// The kubelet restarts by itself, or the user wants no restart.
         NotAwaited = "not-awaited",
     }
 }
@@ -125,7 +125,7 @@ pub enum CheckState {
     None,
     Due,
     Passed,
-    /// Its last attempt failed, with this text.
+    /// The last attempt of the check failed, with this text.
     Failed(String),
 }
 
@@ -150,7 +150,7 @@ pub struct Situation<'s> {
     pub seen: &'s NodeSeen,
     pub rules: &'s Rules,
     pub check: &'s CheckState,
-    /// Why Pods could not be evicted, as the server last answered.
+    /// Why Pods could not be evicted, by the server's last answer.
     pub refusals: &'s [String],
     pub now: Timestamp,
 }
@@ -300,7 +300,7 @@ impl Situation<'_> {
         record
     }
 
-    /// Nothing is left to do: another program or a person has taken the Node away.
+    /// Ends the node's migration: another program or a user has deleted the Node.
     fn leave(&self, why: String) -> Decision {
         Decision::Record(Box::new(NodeRecord {
             note: Some(why),

@@ -31,7 +31,7 @@ impl MigrationRecord {
         main.to_string()
     }
 
-    /// The texts of its parts, in order.
+    /// Texts of the parts of the record, in order.
     pub fn part_texts(&self) -> Vec<String> {
         let parts = self.chunks();
         let text = |moves: &Vec<Value>| json!({"migration": self.id, "moves": moves}).to_string();
@@ -200,7 +200,7 @@ pub(super) fn missing(saved: &Value, seen: &SeenNode) -> Option<Value> {
     (!is_empty).then_some(patch)
 }
 
-/// All taints of both, if the new Node lacks some.
+/// The taints of the saved and the new Node, if the new one lacks some.
 fn merged_taints(saved: &Value, new: &Value) -> Option<Vec<Value>> {
     let of = |object: &Value| -> Vec<Value> {
         let taints = object.pointer("/spec/taints").and_then(Value::as_array);

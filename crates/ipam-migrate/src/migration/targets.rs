@@ -174,7 +174,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// All nodes are one wave, because none has the label.
+/// A remark if no node has the label, so that all nodes are one wave.
 fn no_domains(label: &str, observed: &Observed) -> Option<String> {
     let nodes = observed.nodes.values();
     let labels: BTreeSet<&str> = nodes
@@ -218,7 +218,7 @@ pub fn assignment(
     }
     let change = changes.into_iter().find(|change| change.target() == target);
     change.ok_or(match record.method {
-        // It was deleted, so a plan that has nothing to write saw another moment.
+        // The CiliumNode was deleted, so a plan without changes saw another moment.
         Method::CiliumNode => {
             AssignOutcome::Again("another program wrote the CiliumNode".to_owned())
         }

@@ -133,7 +133,7 @@ impl Placing<'_> {
         })
     }
 
-    /// The expression, with its value counted by a function.
+    /// The expression, wrapped in a call of a function that counts its value.
     fn metered(&mut self, by: &str, of: IdedExpr) -> Result<IdedExpr, Fault> {
         Ok(counted(by, vec![self.expression(of)?]))
     }

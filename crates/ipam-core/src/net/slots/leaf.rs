@@ -1,7 +1,7 @@
 //! A bitmap of 4,096 slots. Must never know where they lie.
 
 const WORDS: usize = 64;
-/// Number of slots.
+/// Number of slots of a leaf, one bit each.
 pub(super) const LEAF_SLOTS: u128 = (WORDS * 64) as u128;
 
 #[derive(Clone, Debug)]

@@ -18,9 +18,9 @@ struct Audit<'o> {
     observed: &'o Observed,
     /// Blocks with the node whose Pods live there.
     homes: RangeIndex<(&'o NodeName, Block)>,
-    /// Nodes by the addresses of their machines.
+    /// Nodes by the addresses of the machines.
     machines: BTreeMap<IpAddr, &'o NodeName>,
-    /// Addresses of Services.
+    /// Addresses of Services of type LoadBalancer.
     services: BTreeSet<IpAddr>,
     /// Address space of the cluster, merged and sorted. Routes outside are not judged.
     ours: Vec<Range>,

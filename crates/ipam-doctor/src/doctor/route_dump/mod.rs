@@ -26,7 +26,7 @@ pub struct Path {
 pub enum Usage {
     /// The best path, or one of several that share the load.
     Used,
-    /// Another path is better.
+    /// Another path of the prefix is better.
     Spare,
 }
 
@@ -34,7 +34,7 @@ pub enum Usage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     pub prefix: Block,
-    /// Valid paths.
+    /// Valid paths of the prefix.
     pub paths: Vec<Path>,
 }
 
@@ -53,7 +53,7 @@ pub enum RouteDumpError {
     NotJson {
         /// Name of the file.
         source_name: String,
-        /// What is wrong with it.
+        /// What is wrong with the text.
         message: String,
     },
     /// JSON of another program.

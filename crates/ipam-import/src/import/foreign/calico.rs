@@ -81,7 +81,7 @@ fn known<'v>(objects: Vec<Object<'v>>, remarks: &mut Vec<Remark>) -> Vec<Object<
     known
 }
 
-/// One remark for each kind of objects that are not read.
+/// One remark for each kind whose objects are not read.
 pub(super) fn ignored(objects: &[Object<'_>]) -> Vec<Remark> {
     let mut kinds: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for object in objects {

@@ -30,7 +30,7 @@ struct SeenBlock<'v> {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     block: Block,
-    /// Place of its pool.
+    /// Index of the block's pool.
     pool: usize,
 }
 
@@ -339,7 +339,7 @@ fn families_in_two_pools(node: &NodeName, other: Candidate, pools: &[ForeignPool
     )
 }
 
-/// Reserves a block in its pool.
+/// Adds the block to the reserved ranges of its pool.
 fn reserve(pools: &mut [ForeignPool], block: Block) {
     // An old block can be wider than a pool.
     for pool in pools {

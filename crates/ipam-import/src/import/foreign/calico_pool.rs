@@ -13,7 +13,7 @@ use ipam_desired::PoolState;
 /// What a pool of Calico gives addresses to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Pods.
+    /// The pool is for Pods.
     Pods,
     /// Services of type LoadBalancer.
     LoadBalancers,
@@ -22,7 +22,7 @@ pub(super) enum Purpose {
 /// How nodes come to use a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// By its selector, as in Calico.
+    /// The selector of the pool chooses nodes, as in Calico.
     BySelector,
     /// Only by a pin, or by a label that a person sets.
     ByPerson,
@@ -126,7 +126,7 @@ impl CalicoPool {
     }
 }
 
-/// Why Calico allocates nothing from the pool; `None` if it does.
+/// Why Calico allocates nothing from the pool; `None` if it allocates.
 fn why_disabled(object: &Object<'_>) -> Option<String> {
     if object.is_set("disabled") {
         return Some("`disabled: true`".to_owned());

@@ -51,7 +51,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// One comparison; `None` for `all()`.
+    /// Parses one comparison; `None` for `all()`.
     fn comparison(&mut self) -> Result<Option<Requirement>, SelectorError> {
         if self.cut("all(") {
             self.require(")", "`)`")?;
@@ -140,7 +140,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Cuts a sign, and space before it.
+    /// Skips space and then `sign`. Returns whether the sign was there.
     fn cut(&mut self, sign: &str) -> bool {
         self.skip_space();
         let is_there = self.rest().starts_with(sign);

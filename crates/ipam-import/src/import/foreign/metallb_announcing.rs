@@ -17,9 +17,9 @@ use ipam_core::model::Selector;
 /// A label of the imported `CiliumBGPAdvertisement`s, for a `CiliumBGPPeerConfig` to select.
 pub(super) const LABEL: (&str, &str) = ("cilium-ipam.io/imported-from", "metallb");
 
-/// Advertisements that differ only in their pools.
+/// Advertisements of MetalLB that differ only in their pools.
 struct Advertised<'v> {
-    /// The first of them.
+    /// The first advertisement of the group.
     object: &'v Object<'v>,
     pools: BTreeSet<&'v str>,
 }
@@ -244,7 +244,8 @@ impl Advertised<'_> {
         Ok(attributes)
     }
 
-    /// Cilium announces Services, whatever pool their addresses are of.
+    /// Fails if the advertisement leaves out a pool: Cilium announces Services, whatever pool their
+    /// addresses are of.
     fn refuse_some_pools(&self, pools: &[MetalPool]) -> Result<(), String> {
         match self.pools.len() == pools.len() {
             true => Ok(()),
@@ -272,7 +273,7 @@ impl Advertised<'_> {
     }
 }
 
-/// Values of communities, by their names.
+/// Values of BGP communities, by the names of the communities.
 fn aliases<'v>(objects: &[Object<'v>]) -> BTreeMap<&'v str, &'v str> {
     let communities = objects.iter().filter(|object| object.kind == "Community");
     communities

@@ -259,7 +259,7 @@ fn services(
     }
 }
 
-/// Whether there is a `serviceAllocation`, without namespaces and selectors.
+/// Whether a `serviceAllocation` exists, and has neither namespaces nor selectors.
 fn is_empty(allocation: &serde_json::Value) -> bool {
     let has_items = |key: &str| {
         let items = allocation[key].as_array();

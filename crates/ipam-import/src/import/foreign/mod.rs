@@ -47,9 +47,9 @@ pub struct ForeignPools {
     pub pools: Vec<ForeignPool>,
     /// Sorted by node. Each block lies in its pool and has its size.
     pub pins: Vec<ForeignPin>,
-    /// Sorted by name.
+    /// `CiliumLoadBalancerIPPool`s, sorted by name.
     pub address_pools: Vec<ForeignAddressPool>,
-    /// Sorted by Service.
+    /// Pins of Services, sorted by Service.
     pub service_pins: Vec<ForeignServicePin>,
     /// Objects of Cilium that no directory of pools can have, such as `CiliumL2AnnouncementPolicy`.
     pub announcements: Vec<Announcement>,
@@ -57,7 +57,7 @@ pub struct ForeignPools {
     pub remarks: Vec<Remark>,
 }
 
-/// An `IPPool`.
+/// An `IPPool` that replaces a pool of another address manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignPool {
     pub name: PoolName,
@@ -73,7 +73,7 @@ pub struct ForeignPool {
     pub remarks: Vec<Remark>,
 }
 
-/// A `NodeAssignment`.
+/// A `NodeAssignment` for a block of another address manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignPin {
     pub node: NodeName,
@@ -82,7 +82,7 @@ pub struct ForeignPin {
     pub remarks: Vec<Remark>,
 }
 
-/// A `CiliumLoadBalancerIPPool`.
+/// A `CiliumLoadBalancerIPPool` that replaces a pool of another address manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignAddressPool {
     pub name: AddressPoolName,
@@ -90,7 +90,7 @@ pub struct ForeignAddressPool {
     pub remarks: Vec<Remark>,
 }
 
-/// A `ServiceAssignment`.
+/// A `ServiceAssignment` for addresses of another address manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignServicePin {
     pub service: ServiceName,

@@ -22,7 +22,7 @@ const GROUPS: [&str; 2] = ["networking.x-k8s.io", "networking.k8s.io"];
 /// The least `perNodeHostBits` that the controller accepts.
 const LEAST_HOST_BITS: u64 = 4;
 
-/// A ClusterCIDR.
+/// A ClusterCIDR as a pool, and how nodes come to use it.
 #[derive(Clone, Debug)]
 struct ClusterCidr {
     pool: ForeignPool,
@@ -32,7 +32,7 @@ struct ClusterCidr {
 /// How nodes come to use a ClusterCIDR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Nodes {
-    /// By the selector; requirements of its longest term.
+    /// The pool's selector chooses nodes; the number of requirements in its longest term.
     Selected(usize),
     /// Only by a pin, or by a label that a person sets.
     ByPerson,
@@ -43,7 +43,7 @@ pub fn node_ipam_controller(objects: &[Value]) -> ForeignPools {
     let mut remarks = Vec::new();
     let is_known =
         |object: &Object<'_>| GROUPS.contains(&object.group) && object.kind == "ClusterCIDR";
-    // Nodes are those of the cluster.
+    // Nodes in the input are ignored: those of the cluster are read.
     let is_node = |object: &Object<'_>| object.group.is_empty() && object.kind == "Node";
     let (known, others): (Vec<Object<'_>>, Vec<Object<'_>>) = flattened(objects)
         .into_iter()

@@ -355,7 +355,8 @@ pub(super) fn any_of(
     }
 }
 
-/// One `In` with the values of all selectors, if each is one `In` of the same label.
+/// One requirement `In` with the values of all selectors, if each selector is a single `In` of the
+/// same label.
 fn values_of_one_label(selectors: &BTreeSet<Selector>) -> Option<Selector> {
     let label = selectors.first()?.keys().next()?;
     let mut all = BTreeSet::new();

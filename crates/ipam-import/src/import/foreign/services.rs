@@ -12,9 +12,9 @@ use ipam_core::net::{Address, RangeIndex};
 pub(super) struct Annotations {
     /// Requested addresses, as a JSON list or with commas between them.
     pub(super) addresses: &'static [&'static str],
-    /// Requested pools, in the same forms.
+    /// Requested pools, as a JSON list or with commas between them.
     pub(super) pools: &'static [&'static str],
-    /// Sharing keys.
+    /// Keys of Services that may share addresses.
     pub(super) sharing: &'static [&'static str],
 }
 
@@ -308,7 +308,7 @@ fn words(text: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Whether the text names the pool, or is its CIDR.
+/// Whether the text is the name or a CIDR of the pool.
 fn is_called(pool: &ForeignAddressPool, text: &str) -> bool {
     let mut blocks = pool.manifest.spec.blocks.iter();
     pool.name.as_str() == text || blocks.any(|block| block.cidr.as_deref() == Some(text))

@@ -13,9 +13,9 @@ const MOST_ATTEMPTS: u32 = 10;
 pub enum AssignOutcome {
     /// The field shows the blocks.
     Shown,
-    /// Another program was faster, or the server did not answer: it is tried again.
+    /// Another program wrote first, or the server did not answer: the assignment is tried again.
     Again(String),
-    /// It cannot be written, and why.
+    /// The blocks cannot be written, for this reason.
     Blocked(String),
 }
 
@@ -134,7 +134,7 @@ impl Situation<'_> {
     }
 }
 
-/// Whether both have the same blocks, in any order.
+/// Whether two lists have the same blocks, in any order.
 pub(super) fn same(shown: &[Block], goal: &[Block]) -> bool {
     shown.len() == goal.len() && goal.iter().all(|block| shown.contains(block))
 }
