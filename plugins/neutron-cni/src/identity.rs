@@ -13,7 +13,7 @@ ipam_core::text_enum! {
     /// The purpose of a port; its text is the port's `device_owner`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Owner {
-        /// One interface of a container.
+        /// A port for one interface of a container.
         Pod = "cilium-ipam:pod",
         /// The node's warm pool. Only the node's files tell which interface holds it.
         Pool = "cilium-ipam:pool",
@@ -34,9 +34,9 @@ pub struct Identity {
     pub device: String,
 }
 
-/// One run of the plugin. The port's `description` names the run that created it, so that a failed
-/// run deletes its own port and no other. It also names the server of the run, so that the ports of a
-/// server that is gone are known.
+/// Id of one run of the plugin. The port's `description` names the run that created it, so that a
+/// failed run deletes its own port and no other. It also names the server of the run, so that the
+/// ports of a server that is gone are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunId(String);
 

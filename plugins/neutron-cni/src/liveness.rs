@@ -44,7 +44,7 @@ pub struct CachedResult {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Remembered {
     pub attachments: BTreeSet<Attachment>,
-    /// Addresses, and which of these interfaces have them.
+    /// Addresses, with the interfaces that have them.
     pub addresses: BTreeMap<IpAddr, BTreeSet<Attachment>>,
 }
 
@@ -70,7 +70,7 @@ pub struct AttachmentRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boot {
     This,
-    /// Its interfaces are gone.
+    /// An earlier boot, whose interfaces are gone.
     Earlier,
 }
 

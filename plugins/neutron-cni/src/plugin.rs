@@ -27,7 +27,7 @@ pub trait Plugin: Sized {
     /// The name of the program.
     const NAME: &'static str;
 
-    /// The network's configuration, as far as every request needs it.
+    /// The parts of a network's configuration that every request needs.
     type Settings: NetworkSettings;
 
     /// Reads standard input.
@@ -135,7 +135,7 @@ impl<'e> Target<'e> {
 /// One run of a plugin that asks OpenStack: its configuration and its time.
 #[derive(Debug)]
 pub struct PluginRun {
-    /// The network's configuration.
+    /// The configuration of the network.
     pub settings: Settings,
     /// When requests to Neutron end. The time up to `deadline` is for undoing.
     pub until: Instant,
@@ -203,7 +203,7 @@ pub fn session_cache(folder: PathBuf) -> SessionCache {
 
 /// Runs a plugin once, as a container runtime does.
 pub fn serve<P: Plugin>() -> ExitCode {
-    // Runtimes pass no arguments, so a person typed these.
+    // Runtimes pass no arguments, so a person started the plugin in a shell.
     if std::env::args_os().len() > 1 {
         return introduce(P::NAME);
     }

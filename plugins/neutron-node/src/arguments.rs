@@ -43,7 +43,7 @@ pub(super) enum Request {
     Help,
     Version,
     Run(Box<Arguments>),
-    /// `gc`; `None` for its help.
+    /// The command `gc`; `None` for the help of `gc`.
     Gc(Option<gone_node::Arguments>),
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
     pub(super) networks: Vec<PathBuf>,
     /// The namespaces whose NetworkAttachmentDefinitions are served.
     pub(super) definitions: Vec<String>,
-    /// The folder of the ServiceAccount that lists them.
+    /// Folder of the ServiceAccount with which the definitions are listed.
     pub(super) service_account: PathBuf,
     pub(super) results: Vec<PathBuf>,
     /// Interval between reads of the node's files.
@@ -138,7 +138,7 @@ fn namespace(text: OsString) -> Result<String, lexopt::Error> {
 
 fn seconds(parser: &mut Parser) -> Result<Duration, lexopt::Error> {
     let seconds: u64 = parser.value()?.parse()?;
-    // One day is long enough, and cannot overflow a time.
+    // An interval of at most one day is enough, and cannot overflow a time.
     if (1..=86_400).contains(&seconds) {
         Ok(Duration::from_secs(seconds))
     } else {

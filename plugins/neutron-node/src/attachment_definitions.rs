@@ -22,18 +22,18 @@ const LARGEST: usize = 64 << 10;
 pub(super) struct AttachmentDefinitions {
     namespaces: Vec<String>,
     service_account: ServiceAccount,
-    /// The state directory, which all of them use.
+    /// The state directory, which all networks of the definitions use.
     state: PathBuf,
     interval: Duration,
     last_list: Option<Instant>,
-    /// By namespace.
+    /// Definitions of the last list, by namespace.
     listed: BTreeMap<String, Vec<Definition>>,
     /// Namespaces whose last answer was 404, while definitions are known.
     vanished: BTreeSet<String>,
     /// Names that a file configured since the start of the daemon. Such a file may be broken, or away
     /// for a moment.
     of_files: BTreeSet<String>,
-    /// Why a namespace could not be listed.
+    /// Why a namespace could not be listed, by namespace.
     unlisted: BTreeMap<String, String>,
     /// By place. Each is reported once.
     reported: BTreeMap<String, String>,
@@ -42,9 +42,9 @@ pub(super) struct AttachmentDefinitions {
 /// A NetworkAttachmentDefinition that may configure a network of the plugin.
 #[derive(Clone, Debug)]
 struct Definition {
-    /// `NAMESPACE/NAME`.
+    /// The definition as `NAMESPACE/NAME`.
     place: String,
-    /// Its networks, or why it is invalid.
+    /// Settings of the definition's networks, or why it is invalid.
     networks: Result<Vec<Settings>, CniError>,
 }
 

@@ -83,7 +83,8 @@ impl Daemon {
             }
         }
         if listing == Listing::Partial {
-            // These networks may be configured in a file that is invalid now.
+            // Networks that are missing in this list may be configured in a file that is invalid
+            // now.
             let unlisted = self
                 .reported
                 .keys()

@@ -48,7 +48,7 @@ impl Evidence {
 enum GarbagePort {
     /// A port at Neutron.
     Port(Port),
-    /// A pooled port, and the interface that holds it.
+    /// The interface that holds a pooled port, and the id of the port.
     Holder(Attachment, Id),
 }
 
@@ -120,7 +120,7 @@ pub(super) fn forget_records<N>(
     }
 }
 
-/// All garbage of this moment. A recent list of ports is enough: no port gets another user.
+/// All garbage of the network now. A recent list of ports is enough: no port gets another user.
 fn find_garbage<N>(
     sync: &NeutronSync<'_, N>,
     unknown: &BTreeSet<&Id>,
@@ -257,7 +257,7 @@ fn read(folder: &Path, results: &mut Vec<CachedResult>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let bytes = match fs::read(&path) {
-            // A DEL removed it since the folder was listed.
+            // A DEL removed the file since the folder was listed.
             Err(why) if why.kind() == ErrorKind::NotFound => continue,
             bytes => bytes?,
         };

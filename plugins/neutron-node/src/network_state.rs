@@ -20,11 +20,11 @@ const LONGEST_ADD: Duration = Duration::from_mins(2);
 /// The memory of one network.
 #[derive(Default)]
 pub(super) struct NetworkState {
-    /// When Neutron was asked last, and how it went.
+    /// Time and outcome of the last sync with Neutron.
     last_sync: Option<(Instant, SyncOutcome)>,
     /// The `device_id`s of the ports that the last sync saw.
     known_devices: BTreeSet<String>,
-    /// Why no garbage can be recognised. Reported once.
+    /// Why garbage cannot be recognised. Each reason is reported once.
     pub(super) no_evidence: Option<String>,
     pub(super) garbage_candidates: GarbageCandidates,
     /// Ports in use that were deleted at Neutron. Reported once.
@@ -41,7 +41,7 @@ pub(super) struct NetworkState {
     synced: Option<SyncOutcome>,
 }
 
-/// Numbers of ports.
+/// Numbers of ports of a pool, by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PortCounts {
     pub(super) attached: usize,
@@ -62,9 +62,9 @@ pub(super) struct PairsLimit {
 /// The result of one run for a network.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SyncResult {
-    /// Everything was compared and brought up to date.
+    /// Files and Neutron were compared and brought up to date.
     Done,
-    /// Nothing was due. What the last run found still holds.
+    /// No sync was due. The results of the last run still hold.
     NotDue,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum SyncOutcome {
 enum ServerLook {
     #[default]
     Due,
-    /// Reported once.
+    /// The search failed. The failure is reported once.
     Failed,
     Done,
 }
@@ -111,7 +111,7 @@ impl NetworkState {
             arguments,
             |state, config| {
                 let sync = begin(config)?;
-                // Before ports are created, whose descriptions name it.
+                // The server is found before ports are created: their descriptions name it.
                 state.look_for_server(&node_state, &sync.neutron);
                 sync.run(state, arguments, began.elapsed())
             },
@@ -258,7 +258,7 @@ fn devices_needing_pairs(
         .collect())
 }
 
-/// How the ports of servers begin their `device_owner` (Nova).
+/// Prefix of `device_owner` in the ports of servers (Nova).
 const OF_SERVER: &str = "compute:";
 
 /// The ports whose `device_id` is this server.

@@ -18,7 +18,7 @@ use neutron_cni::{DaemonConfig, VmInterface};
 use openstack::{PairsOutcome, Port, Retries, VmPorts, keep_pairs, missing_ranges};
 use private_files::{kept, read_small, state_folder};
 
-/// Why the port does not allow everything.
+/// Why the port of the VM does not allow all wanted ranges.
 pub(super) enum PairsError {
     /// Neutron's limit on pairs per port is reached.
     LimitReached(CniError),
@@ -85,7 +85,7 @@ impl PairsKeeper {
         })
     }
 
-    /// Allows these addresses, or the configured ranges instead.
+    /// Makes the VM's port allow these addresses, or the configured ranges instead.
     pub(super) fn keep(
         &self,
         neutron: &(impl VmPorts + Retries),
@@ -127,7 +127,7 @@ impl PairsKeeper {
         }
     }
 
-    /// One attempt. Returns the ranges that exceed Neutron's limit.
+    /// Makes one attempt to change the pairs. Returns the ranges that exceed Neutron's limit.
     fn keep_once(
         &self,
         neutron: &(impl VmPorts + Retries),

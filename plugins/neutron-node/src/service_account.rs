@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Largest answer in bytes. The daemon's memory is limited.
 const LARGEST: u64 = 8 << 20;
 
-/// A ServiceAccount in a folder. Kubernetes replaces its files.
+/// A ServiceAccount in a folder. Kubernetes replaces the files of the folder.
 pub(super) struct ServiceAccount {
     folder: PathBuf,
 }
@@ -65,7 +65,7 @@ impl ServiceAccount {
     }
 }
 
-/// Trusts these certificates only.
+/// An HTTP client that trusts only these certificates.
 fn agent(certificates: &str) -> Agent {
     let certificates = parse_pem(certificates.as_bytes()).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),

@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use ipam_core::neutron::{Id, PortAddress};
 
-/// A port. Only these fields are read.
+/// A port of Neutron. Only these fields are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
     pub id: Id,
     pub network_id: Id,
     #[serde(default)]
     pub project_id: String,
-    /// The container and its interface.
+    /// The port's user: the container and its interface.
     #[serde(default)]
     pub device_id: String,
-    /// The kind of its user.
+    /// Kind of the port's user.
     #[serde(default)]
     pub device_owner: String,
-    /// The node and the network's name on it.
+    /// The node, and the network's name on the node.
     #[serde(default)]
     pub name: String,
-    /// The run of the plugin that created it.
+    /// The run of the plugin that created the port.
     #[serde(default)]
     pub description: String,
     #[serde(default)]
     pub mac_address: String,
     #[serde(default)]
     pub fixed_ips: Vec<PortAddress>,
-    /// The time of its creation; sorts as text.
+    /// When the port was created; sorts as text.
     #[serde(default)]
     pub created_at: String,
 }
@@ -63,7 +63,7 @@ pub struct HostRoute {
     pub nexthop: IpAddr,
 }
 
-/// A network. Only these fields are read.
+/// A network of Neutron. Only these fields are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// Largest packet in bytes; `None` if Neutron does not report it.
@@ -74,10 +74,10 @@ pub struct Network {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPort<'p> {
     pub network: &'p Id,
-    /// `device_owner`.
+    /// Value of the port's `device_owner`.
     pub owner: &'p str,
     pub name: &'p str,
-    /// `device_id`.
+    /// Value of the port's `device_id`.
     pub device: &'p str,
     pub description: &'p str,
     /// `mac_address`; `None` lets Neutron choose.
@@ -88,7 +88,7 @@ pub struct NewPort<'p> {
     pub security_groups: &'p [Id],
 }
 
-/// A requested address.
+/// A requested address of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted<'p> {
     /// Any address of this subnet.
@@ -101,9 +101,9 @@ pub enum Wanted<'p> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortFilter<'p> {
     pub name: Option<&'p str>,
-    /// `device_id`.
+    /// Value of `device_id`.
     pub device: Option<&'p str>,
-    /// `device_owner`.
+    /// Value of `device_owner`.
     pub owner: Option<&'p str>,
     /// `mac_address` in lower case. Each network may have one port with it.
     pub mac: Option<&'p str>,
@@ -112,25 +112,25 @@ pub struct PortFilter<'p> {
 /// An error of Neutron, or of Keystone before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NeutronError {
-    /// `IpAddressGenerationFailure`.
+    /// Neutron's error `IpAddressGenerationFailure`.
     #[error("the network has no address left")]
     Exhausted,
-    /// `OverQuota`.
+    /// Neutron's error `OverQuota`.
     #[error("the project's quota of ports is used up")]
     Quota,
-    /// `IpAddressAlreadyAllocated`, `IpAddressInUse`.
+    /// Neutron's errors `IpAddressAlreadyAllocated` and `IpAddressInUse`.
     #[error("a requested address is in use")]
     AddressInUse,
-    /// `MacAddressInUse`.
+    /// Neutron's error `MacAddressInUse`.
     #[error("the hardware address is in use")]
     MacInUse,
-    /// `InvalidIpForNetwork`, `InvalidIpForSubnet`.
+    /// Neutron's errors `InvalidIpForNetwork` and `InvalidIpForSubnet`.
     #[error("a requested address is in no subnet of the network")]
     InvalidAddress,
     /// An object does not exist, or these credentials cannot see it.
     #[error("not found in OpenStack: {0}")]
     NotFound(String),
-    /// `PortNotFound`.
+    /// Neutron's error `PortNotFound`.
     #[error("the port does not exist")]
     NoSuchPort,
     #[error("the role of these credentials does not allow it: {0}")]
@@ -154,10 +154,10 @@ pub enum NeutronError {
     /// `RevisionNumberConstraintFailed`: another client wrote in between.
     #[error("another client changed it at the same time")]
     Changed,
-    /// `AllowedAddressPairExhausted`.
+    /// Neutron's error `AllowedAddressPairExhausted`.
     #[error("the port would have more `allowed_address_pairs` than Neutron allows")]
     TooManyPairs,
-    /// Any other refusal.
+    /// A refusal that no other variant covers.
     #[error("OpenStack refused it: {0}")]
     Other(String),
 }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// A cloud and its credentials.
+/// A cloud of a clouds file, and the credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cloud {
-    /// Keystone, with its version: `https://keystone.example/v3`.
+    /// Address of Keystone with the version: `https://keystone.example/v3`.
     pub auth_url: String,
     pub access: Access,
     /// The region; `None` accepts any region with a network service.
@@ -26,14 +26,14 @@ pub struct Cloud {
 /// Whether certificates are verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// A trusted authority must have signed them.
+    /// An authority that the client trusts must have signed the certificates.
     #[default]
     Verified,
     /// `verify: false`: any certificate is accepted.
     Anything,
 }
 
-/// Credentials.
+/// Credentials for Keystone.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Access {
     /// A user's password, in a project.
@@ -58,7 +58,7 @@ pub enum Named {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Project {
     Id(String),
-    /// Name and domain.
+    /// Name of the project, and its domain.
     Name(String, Named),
 }
 
@@ -284,7 +284,7 @@ fn versioned(auth_url: &str) -> Result<String, CloudsError> {
     })
 }
 
-/// Why others could read the credentials, or answer in OpenStack's place.
+/// Why other users or machines could read the credentials, or answer in OpenStack's place.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum InsecureSetting {
     #[error(

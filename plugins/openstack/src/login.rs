@@ -27,7 +27,7 @@ pub enum SessionCache {
     Disabled,
     /// In a folder, with facts that were read recently.
     In {
-        /// The folder.
+        /// Folder of the cache.
         folder: PathBuf,
         /// Receives each insecure setting once per login, so not once per Pod.
         on_insecure: fn(&InsecureSetting),
@@ -40,7 +40,7 @@ pub(super) struct Logins {
     cache: SessionCache,
 }
 
-/// One login as stored.
+/// A login as the cache stores it.
 #[derive(Serialize, Deserialize)]
 struct CachedLogin {
     /// Makes each guess at the secret cost a hash of its own.

@@ -18,7 +18,7 @@ pub enum Change<'p> {
     Rename(&'p Path, &'p Path),
     Remove(&'p Path),
     CreateFolder(&'p Path),
-    /// Content becomes durable.
+    /// The content of the file becomes durable.
     SyncFile(&'p Path),
     /// Names in the folder become durable.
     SyncFolder(&'p Path),
@@ -69,7 +69,7 @@ pub fn create_folders(path: &Path) -> io::Result<()> {
     above.map_or(Ok(()), create_folders)?;
     announce(Change::CreateFolder(path))?;
     match DirBuilder::new().mode(0o700).create(path) {
-        // Another process created it since.
+        // Another process created the folder since.
         Err(why) if why.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
@@ -119,7 +119,7 @@ pub fn sync_names_above(folder: &Path) -> io::Result<()> {
             break;
         }
         match sync_folder(above) {
-            // Nor where it may not even look.
+            // Above a folder that the program may not look into, it created no folder.
             Err(why) if why.kind() == ErrorKind::PermissionDenied => break,
             synced => synced?,
         }

@@ -39,7 +39,7 @@ pub enum FileError {
 /// A file with credentials, and two users by their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secret {
-    /// The path.
+    /// Path of the file.
     pub name: String,
     /// The owner of the file.
     pub owner: u32,
@@ -79,7 +79,7 @@ impl FileError {
         }
     }
 
-    /// How to fix it.
+    /// How to fix the error: a sentence for people.
     pub fn way_out(&self) -> String {
         match self {
             FileError::Io {

@@ -208,7 +208,7 @@ fn machine_name(path: &str) -> Result<Option<String>, FileError> {
         Err(_) => Ok(None),
         Ok(text) => {
             let text = text.trim().to_ascii_lowercase();
-            // Some firmware reports only zeros or only `f`.
+            // Some firmware reports an id of only zeros or only `f`.
             let tells = |byte: u8| byte.is_ascii_hexdigit() && !b"0f".contains(&byte);
             Ok(Some(text).filter(|text| text.len() >= 32 && text.bytes().any(tells)))
         }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use crate::disk::Change;
 
-/// A simulated machine.
+/// A simulated machine, in which faults strike between changes of files.
 pub trait Machine {
     /// Called before a change is made.
     ///

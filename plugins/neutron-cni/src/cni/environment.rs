@@ -13,14 +13,14 @@ use crate::settings::of_pod;
 use ipam_core::net::Address;
 
 ipam_core::text_enum! {
-    /// `CNI_COMMAND`.
+    /// The command of a request, from the variable `CNI_COMMAND`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Command {
         /// Give an interface its addresses.
         Add = "ADD",
-        /// Release them.
+        /// Release the addresses of an interface.
         Del = "DEL",
-        /// Check that the interface still has them.
+        /// Check that an interface still has its addresses.
         Check = "CHECK",
         /// Release what no attachment uses any more.
         Gc = "GC",
@@ -74,7 +74,7 @@ impl Environment {
             return Err(fault("CNI_NETNS is not set"));
         }
         let arguments = match command {
-            // Only an ADD uses them.
+            // Only an ADD uses the arguments in `CNI_ARGS`.
             Command::Add => {
                 Arguments::read(&value("CNI_ARGS")).map_err(|why| match why {
                     // The Pod requests it, so the runtime is not at fault.
@@ -155,7 +155,7 @@ const LONGEST: usize = 16 * 1024;
 /// The arguments of an ADD that this plugin reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// Requested addresses.
+    /// Addresses that the Pod requests.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -242,7 +242,7 @@ const LONGEST_ID: usize = 200;
 /// Longest name of an interface, in bytes (`IFNAMSIZ` of Linux without the terminating zero).
 const LONGEST_NAME: usize = 15;
 
-/// `CNI_CONTAINERID`.
+/// Id of a container, from the variable `CNI_CONTAINERID`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerId(String);
 
@@ -252,7 +252,7 @@ pub struct InterfaceName(String);
 /// Why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
-    /// See SPEC.md, "Parameters".
+    /// The id of a container breaks the rule in SPEC.md, "Parameters".
     #[error(
         "not the id of a container: letters, digits, `_`, `.` and `-`, a letter or a digit first, at most 200 of them"
     )]

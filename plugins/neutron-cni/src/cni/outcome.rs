@@ -20,7 +20,7 @@ pub struct IpamOutcome {
 /// The interface with the addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Interface {
-    /// Its name in the container.
+    /// Name of the interface in the container.
     pub name: String,
     pub mac: String,
     /// The path of the container's network namespace.
@@ -36,7 +36,7 @@ pub struct Interface {
 /// An address in its subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The address with the prefix length of its subnet.
+    /// The address, with the prefix length of its subnet.
     pub address: IpNet,
     pub gateway: Option<IpAddr>,
 }
@@ -256,7 +256,7 @@ pub enum ErrorCode {
     TryAgainLater,
     /// An ADD cannot succeed now (STATUS).
     NotAvailable,
-    /// OpenStack refuses.
+    /// OpenStack refuses the request.
     Refused,
     /// An interface no longer has what its ADD gave (CHECK).
     Missing,
@@ -293,18 +293,18 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// An error with its way out.
+/// An error with advice on how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CniError {
     pub code: ErrorCode,
     pub message: String,
-    /// How to fix it.
+    /// How to fix the error.
     pub details: String,
 }
 
 impl CniError {
-    /// Creates an error. Escapes both texts.
+    /// Creates an error. Escapes the message and the details.
     pub fn new(
         code: ErrorCode,
         message: impl Into<String>,

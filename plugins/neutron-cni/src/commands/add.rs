@@ -87,7 +87,7 @@ pub fn add<N: Neutron + Retries>(
                 error,
                 leftover: created.leftover(),
             },
-            // The garbage collection finds it by its name.
+            // The garbage collection finds the left-over port by its name.
             Err(why) => {
                 let error = error.and_also(&format!(
                     "a port of {} may be left over: {why}",
@@ -149,7 +149,7 @@ fn delete_created<N: Neutron + Retries>(
 /// Who chooses the hardware address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mac {
-    /// It follows from the attachment and from the number of the attempt.
+    /// This plugin chooses: the address follows from the attachment and the number of the attempt.
     Chosen(u32),
     /// Neutron, because the role may not choose.
     FromNeutron,
@@ -190,7 +190,7 @@ impl<N: Neutron + Retries> AddOperation<'_, N> {
         let mut fault = NeutronError::Exhausted;
         for network in &self.request.networks {
             match self.port_on(network) {
-                // Another network may have a free address.
+                // Another network of the request may have a free address.
                 Err(error @ (NeutronError::Exhausted | NeutronError::InvalidAddress)) => {
                     fault = error
                 }
@@ -264,7 +264,7 @@ impl<N: Neutron + Retries> AddOperation<'_, N> {
         Ok(ports)
     }
 
-    /// The allowed subnets of this network, with their families.
+    /// The allowed subnets in the network, with their families.
     fn subnets_of(&self, network: &Id) -> Result<Vec<(&Id, Family)>, NeutronError> {
         let mut subnets = Vec::new();
         for id in &self.request.subnets {

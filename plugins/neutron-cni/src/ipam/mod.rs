@@ -47,7 +47,7 @@ impl Plugin for IpamPlugin {
     }
 
     fn add(&self, target: &Target<'_>, arguments: &Arguments) -> Result<String, CniError> {
-        // These settings are the daemon's, but a mistake in them shows here first.
+        // The daemon uses these settings, but an ADD reports a mistake in them first.
         self.run.settings.daemon_config()?;
         let mut request = self.run.settings.request(arguments)?;
         if let Some(path) = &request.resolv_conf {
@@ -194,7 +194,7 @@ where
             return Err(error.into());
         }
         for (attachment, _age) in records.all() {
-            // The ports of the others were deleted above.
+            // The ports of all interfaces outside `valid` were deleted above.
             if valid.contains(&attachment) {
                 continue;
             }

@@ -228,7 +228,7 @@ const ROUTE_KNOWN: [u16; 9] = [
     RTA_PREF,
 ];
 
-/// Whether one of several next hops (`rtnexthop`) leads through the link.
+/// Whether one of a route's next hops (`rtnexthop`) leads through the link.
 fn has_next_hop(ways: &[u8], index: u32) -> bool {
     let mut rest = ways;
     while let Some((way, _)) = rest.split_at_checked(8) {

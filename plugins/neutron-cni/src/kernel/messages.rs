@@ -10,7 +10,7 @@ use netlink_packet_core::{DefaultNla, Emitable};
 use crate::kernel::netlink::Message;
 use crate::nic::NodeRoute;
 
-/// `ifinfomsg`.
+/// The fixed part of a link message (`ifinfomsg` of Linux).
 pub(crate) fn of_link(index: u32, flags: u32, changed: u32) -> Vec<u8> {
     let mut fixed = vec![0; 4];
     for word in [index, flags, changed] {
@@ -169,7 +169,7 @@ pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_CACHEINFO: u16 = 12;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RTA_PREF: u16 = 20;
-/// In `RTA_METRICS`.
+/// Key of the MTU among the metrics of a route (`RTA_METRICS`).
 pub(crate) const RTAX_MTU: u16 = 2;
 
 /// A copy that the kernel caches, not a configured route.

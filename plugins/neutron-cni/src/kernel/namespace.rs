@@ -17,7 +17,7 @@ use crate::nic::{Device, Netns, PciAddress};
 /// `ENAMETOOLONG` and `ELOOP`.
 const GONE: [i32; 4] = [3, 6, 36, 40];
 
-/// `O_NONBLOCK`.
+/// `O_NONBLOCK` of Linux.
 const DO_NOT_WAIT: i32 = 0o4000;
 
 /// The namespace of the calling thread.
@@ -123,7 +123,7 @@ fn open(path: &Path) -> io::Result<(Netns, File)> {
     ))
 }
 
-/// Devices by bus.
+/// Folder of sysfs with the devices of each bus.
 const BUSES: &str = "/sys/bus";
 
 /// The device that the kernel names as a link's parent (from Linux 5.14 on).

@@ -51,7 +51,7 @@ impl Message {
     }
 }
 
-/// An attribute that holds others, behind a fixed part.
+/// An attribute that contains attributes, after a fixed part.
 pub(crate) fn nested(kind: u16, fixed: &[u8], attributes: &[DefaultNla]) -> DefaultNla {
     let Message { kind, body } = Message::new(kind, fixed, attributes);
     DefaultNla::new(kind | NLA_F_NESTED, body)
@@ -107,13 +107,13 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens it in the namespace of the calling thread.
+    /// Opens a route socket in the network namespace of the calling thread.
     pub(crate) fn open() -> io::Result<Netlink> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         // Lets the kernel filter routes by link (Linux 4.20).
         let _ = socket.set_netlink_get_strict_chk(true);
-        // Without it, a lost answer would block the runtime.
+        // Without a timeout, a lost answer would block the runtime.
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         Ok(Netlink {
             socket,
@@ -126,13 +126,13 @@ impl Netlink {
             .map(drop)
     }
 
-    /// Requests one answer.
+    /// Requests a single object from the kernel.
     pub(crate) fn get(&self, message: Message) -> io::Result<Option<Message>> {
         let answer = self.ask(message, NLM_F_REQUEST | NLM_F_ACK)?;
         Ok(answer.into_iter().flatten().next())
     }
 
-    /// Requests a list.
+    /// Requests a list of objects from the kernel.
     pub(crate) fn list(&self, message: &Message) -> io::Result<Vec<Message>> {
         for _ in 0..TRIES {
             if let Some(list) = self.ask(message.clone(), NLM_F_REQUEST | NLM_F_DUMP)? {

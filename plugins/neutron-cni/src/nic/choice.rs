@@ -13,7 +13,7 @@ pub enum Refusal {
     /// A link of this kind could not be found again.
     #[error("{0} is a {1}; only devices, veth and tap can be moved")]
     Kind(String, String),
-    /// Its port is found by the hardware address.
+    /// A NIC without a hardware address, by which its port would be found.
     #[error("{0} has no hardware address")]
     NoMac(String),
     #[error("{0} is a member of a bridge, a bond or the like")]

@@ -120,9 +120,9 @@ impl From<PciAddress> for String {
 pub enum Kind {
     /// A device: the kernel returns it to the node when its namespace is removed.
     Physical,
-    /// A veth: removed with its namespace.
+    /// A veth, which the kernel removes with its namespace.
     Veth,
-    /// A tap: removed with its namespace.
+    /// A tap, which the kernel removes with its namespace.
     Tap,
     /// Any other kind. Never moved.
     Other(String),
@@ -141,10 +141,10 @@ pub struct Link {
     /// Unique within one namespace only.
     pub index: u32,
     pub name: String,
-    /// Alternative names.
+    /// Alternative names of the link.
     pub other_names: BTreeSet<String>,
     pub alias: Option<String>,
-    /// In bytes.
+    /// MTU of the link, in bytes.
     pub mtu: u32,
     pub mac: Option<Mac>,
     /// The hardware address of the device itself.
@@ -156,7 +156,7 @@ pub struct Link {
     pub state: State,
     /// The flags in `MODES` (`IFF_…` of Linux).
     pub modes: u32,
-    /// The bridge or bond that it is a member of.
+    /// Index of the bridge or bond that the link is a member of.
     pub master: Option<u32>,
     /// The link below it, or its veth peer, in the same namespace.
     pub below: Option<u32>,
@@ -178,7 +178,7 @@ pub struct Device {
 pub const MODES: u32 = 0x80 | 0x100 | 0x200;
 
 impl Link {
-    /// Whether this is its name or an alternative name.
+    /// Whether the link has this name or alternative name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.other_names.contains(name)
     }
@@ -193,11 +193,11 @@ pub struct NodeAddress {
     pub peer: Option<IpAddr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<Ipv4Addr>,
-    /// Its scope (`rt_scope_t` of Linux).
+    /// Scope of the address (`rt_scope_t` of Linux).
     pub scope: u8,
-    /// Its flags (`IFA_F_…` of Linux), without those that the kernel changes by itself.
+    /// Flags of the address (`IFA_F_…` of Linux), without those that the kernel changes by itself.
     pub flags: u32,
-    /// Its label, if it differs from the name of its link.
+    /// Label of the address, if it differs from the name of the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The metric of the route that the kernel adds for it.
@@ -205,7 +205,7 @@ pub struct NodeAddress {
     pub metric: Option<u32>,
 }
 
-/// `IFA_F_PERMANENT`.
+/// `IFA_F_PERMANENT` of Linux: the address has no lifetime.
 const PERMANENT: u32 = 0x80;
 
 /// Flags of addresses that are configured: `IFA_F_NODAD`, `IFA_F_HOMEADDRESS`,
@@ -218,7 +218,7 @@ impl NodeAddress {
         flags & (CHOSEN_OF_ADDRESS | PERMANENT)
     }
 
-    /// A plain one, as a Pod gets it.
+    /// An address without options, as a Pod gets it.
     pub fn new(address: IpNet) -> NodeAddress {
         NodeAddress {
             address,
@@ -231,13 +231,13 @@ impl NodeAddress {
         }
     }
 
-    /// Whether it was configured permanently. The kernel creates link-local IPv6 addresses, and a
-    /// DHCP client renews temporary ones.
+    /// Whether the address was configured permanently. The kernel creates link-local IPv6
+    /// addresses, and a DHCP client renews temporary ones.
     pub fn is_configured(&self) -> bool {
         !self.is_link_local() && self.flags & PERMANENT != 0
     }
 
-    /// Whether the kernel creates it for every link.
+    /// Whether the kernel creates the address for every link.
     pub fn is_link_local(&self) -> bool {
         matches!(self.address.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
     }
@@ -253,17 +253,17 @@ pub struct NodeRoute {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
     pub table: u32,
-    /// Its origin (`RTPROT_…` of Linux).
+    /// Origin of the route (`RTPROT_…` of Linux).
     pub protocol: u8,
-    /// Its scope (`rt_scope_t` of Linux).
+    /// Scope of the route (`rt_scope_t` of Linux).
     pub scope: u8,
-    /// Its type (`RTN_…` of Linux).
+    /// Type of the route (`RTN_…` of Linux).
     pub kind: u8,
-    /// Its flags (`RTNH_F_…` of Linux).
+    /// Flags of the route (`RTNH_F_…` of Linux).
     pub flags: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
-    /// In bytes.
+    /// MTU of the route, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
     /// Unknown attributes (`RTA_…` of Linux). A route with one cannot be restored.
@@ -271,17 +271,17 @@ pub struct NodeRoute {
     pub unknown: Vec<u16>,
 }
 
-/// `RT_TABLE_MAIN`.
+/// `RT_TABLE_MAIN` of Linux: the table of routes without one of their own.
 pub(crate) const MAIN_TABLE: u32 = 254;
-/// `RTPROT_KERNEL`.
+/// `RTPROT_KERNEL` of Linux: the kernel added the route.
 const OF_KERNEL: u8 = 2;
-/// `RTPROT_STATIC`.
+/// `RTPROT_STATIC` of Linux: an administrator added the route.
 const STATIC: u8 = 4;
-/// `RTPROT_RA`.
+/// `RTPROT_RA` of Linux: a router announced the route.
 const OF_ROUTERS: u8 = 9;
-/// `RT_SCOPE_LINK`.
+/// `RT_SCOPE_LINK` of Linux: the destination is on the link.
 const ON_LINK: u8 = 253;
-/// `RTN_UNICAST`.
+/// `RTN_UNICAST` of Linux: an ordinary route.
 const UNICAST: u8 = 1;
 /// `RTNH_F_ONLINK`: the gateway is on the link, outside its prefixes.
 const GATEWAY_IS_NEAR: u32 = 4;
@@ -291,14 +291,14 @@ const GATEWAY_IS_NEAR: u32 = 4;
 pub(crate) enum Gateway {
     /// In a prefix of the link.
     InPrefix(IpAddr),
-    /// On the link, outside its prefixes.
+    /// On the link, outside the prefixes of the link.
     Beyond(IpAddr),
     /// The destination is on the link itself.
     None,
 }
 
 impl NodeRoute {
-    /// A plain one, as a Pod gets it.
+    /// A route without options, as a Pod gets it.
     pub(crate) fn new(destination: IpNet, gateway: Gateway, mtu: Option<u32>) -> NodeRoute {
         let (gateway, flags) = match gateway {
             Gateway::InPrefix(gateway) => (Some(gateway), 0),
@@ -326,8 +326,8 @@ impl NodeRoute {
         }
     }
 
-    /// Whether it was configured. The kernel creates those of addresses, and routers announce theirs
-    /// again.
+    /// Whether the route was configured. The kernel creates the routes of addresses, and routers
+    /// announce theirs again.
     pub fn is_configured(&self) -> bool {
         self.kind == UNICAST && !matches!(self.protocol, OF_KERNEL | OF_ROUTERS)
     }

@@ -17,7 +17,7 @@ use openstack::{Neutron, Port, PortFilter, Retries, Subnet, retry_until_answered
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
     pub outcome: IpamOutcome,
-    /// In bytes; `None` leaves it unchanged.
+    /// MTU of the interface, in bytes; `None` leaves it unchanged.
     pub mtu: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ pub fn port_of(
         ..PortFilter::default()
     };
     let mut ports = retry_until_answered(neutron, |neutron| neutron.ports(&filter))?;
-    // Databases compare text in their own way.
+    // Neutron's database may compare texts differently, such as without regard to case.
     ports.retain(|port| port.mac_address == mac);
     let found = ports.len();
     ports.retain(|port| networks.is_empty() || networks.contains(&port.network_id));
@@ -207,5 +207,5 @@ impl PortConfig {
     }
 }
 
-/// `IFA_F_NODAD`.
+/// `IFA_F_NODAD` of Linux: no duplicate detection.
 const WITHOUT_DETECTION: u32 = 0x02;

@@ -17,13 +17,13 @@ const MARK: &str = "cni-vm-nic ";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Netns {
     pub path: PathBuf,
-    /// The device number of its inode.
+    /// Device number of the namespace's inode.
     pub device: u64,
     pub inode: u64,
 }
 
 impl Netns {
-    /// Whether it is the same namespace, under any path.
+    /// Whether both values name the same namespace, under any path.
     pub fn is(&self, other: &Netns) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
@@ -61,7 +61,7 @@ impl AttachmentKey {
         &self.0
     }
 
-    /// The name of its file.
+    /// Name of the record's file.
     pub fn file_name(&self) -> &str {
         self.0.rsplit(' ').next().unwrap_or_default()
     }
@@ -80,7 +80,7 @@ impl AttachmentKey {
 pub struct TakenNic {
     pub index: u32,
     pub name: String,
-    /// Alternative names.
+    /// Alternative names of the NIC.
     pub other_names: BTreeSet<String>,
     pub alias: Option<String>,
     /// Largest packet, in bytes.
@@ -94,9 +94,9 @@ pub struct TakenNic {
     pub state: State,
     /// The flags in `MODES` (`IFF_…` of Linux).
     pub modes: u32,
-    /// Configured addresses.
+    /// Configured addresses of the NIC.
     pub addresses: Vec<NodeAddress>,
-    /// Configured routes.
+    /// Configured routes through the NIC.
     pub routes: Vec<NodeRoute>,
 }
 
@@ -143,7 +143,7 @@ pub struct Record {
     pub interface: String,
     /// The id of the boot. A record of an earlier boot no longer applies.
     pub boot: String,
-    /// The Pod's namespace.
+    /// The network namespace of the Pod.
     pub netns: Netns,
     pub mark: AttachmentKey,
     pub nic: TakenNic,

@@ -5,7 +5,7 @@ use crate::nic::link::{Kind, Link, Mac, NodeAddress, NodeRoute, State};
 use crate::nic::port::PortConfig;
 use crate::nic::record::{Record, TakenNic};
 
-/// A network namespace.
+/// The network namespace of the node or of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// The plugin runs in this one.
@@ -21,7 +21,7 @@ pub struct Change {
     pub to: Option<Side>,
     pub name: Option<String>,
     pub mac: Option<Mac>,
-    /// In bytes.
+    /// New MTU of the link, in bytes.
     pub mtu: Option<u32>,
     /// Empty removes the alias.
     pub alias: Option<String>,
@@ -44,24 +44,24 @@ pub enum Step {
     Route(Side, u32, NodeRoute),
 }
 
-/// The Pod's namespace.
+/// The links in the Pod's namespace, if it can be entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pod<'l> {
     Links(&'l [Link]),
-    /// It was removed, or it cannot be entered.
+    /// The namespace was removed, or cannot be entered.
     Gone,
 }
 
 /// How to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Execute these steps, then read the links again.
+    /// Execute these steps, then read the links again and decide anew.
     Steps(Vec<Step>),
     /// Execute these steps, then remove the record.
     Last(Vec<Step>),
     /// The kernel has not returned the link yet, or the Pod moved it to a hidden namespace.
     Wait,
-    /// Nothing is left to do. Remove the record.
+    /// No step is left. Remove the record.
     Forget,
 }
 
@@ -188,7 +188,7 @@ pub fn give_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
             name: Some(name),
             ..Change::default()
         };
-        // Write the key again: the Pod may have removed it.
+        // Write the link's alias again: the Pod may have removed the key from it.
         let mut steps = vec![Step::Change(Side::Pod, link.index, marked(record))];
         steps.extend(foreign_names(&record.nic, Side::Pod, link));
         // The kernel refuses to move a link with an alternative name that is in use on the node.
@@ -203,9 +203,9 @@ pub fn give_back(record: &Record, node: &[Link], pod: Pod<'_>, boot: &str) -> Ne
     }
     let Some(link) = find(record, node) else {
         return match record.nic.kind {
-            // The Pod may have moved it to a hidden namespace.
+            // The Pod may have moved the NIC to a hidden namespace.
             Kind::Physical => Next::Wait,
-            // It was removed, perhaps with its namespace.
+            // The link was removed, perhaps with its namespace.
             _ => Next::Forget,
         };
     };

@@ -47,7 +47,7 @@ pub struct Settings {
     pub node: Option<String>,
     /// A prefix of the node's name, for clusters that share a project.
     pub cluster: Option<String>,
-    /// The state folder.
+    /// The folder with the plugin's state on the node.
     pub state: PathBuf,
     /// The time of a request, including the time for undoing.
     pub deadline: Duration,
@@ -55,7 +55,7 @@ pub struct Settings {
     written: Redacted,
 }
 
-/// Hides its value: a misspelt `openstackConf` still holds a password.
+/// A value that debug output hides: a misspelt `openstackConf` still holds a password.
 #[derive(Clone, PartialEq)]
 struct Redacted(Value);
 
@@ -199,7 +199,8 @@ pub(crate) fn network_name(configuration: &Value) -> Result<String, CniError> {
     name.ok_or_else(|| invalid("the configuration has no `name`"))
 }
 
-/// Some runtimes write an empty list as null (Go's nil).
+/// Interfaces that still exist, from a GC request. Some runtimes write an empty list as null (Go's
+/// nil).
 pub(crate) fn valid_attachments(
     written: Option<&Value>,
 ) -> Result<Option<BTreeSet<Attachment>>, CniError> {
@@ -237,7 +238,7 @@ fn previous_addresses(previous: &Value) -> Result<Option<BTreeSet<IpAddr>>, CniE
 }
 
 pub(crate) fn undecodable(why: &serde_json::Error) -> CniError {
-    // Never the input itself: it may hold a password.
+    // The message never quotes the input, which may hold a password.
     let position = format!("line {}, column {}", why.line(), why.column());
     CniError::new(
         ErrorCode::Decoding,

@@ -50,34 +50,34 @@ pub struct AttachmentRequest {
     pub networks: Vec<Id>,
     /// Allowed subnets. Empty: one of each family of the network.
     pub subnets: Vec<Id>,
-    /// Requested addresses.
+    /// Addresses that the Pod requests.
     pub addresses: Vec<IpAddr>,
     /// Gateways instead of those of the subnets, at most one of each family.
     pub gateways: Vec<IpAddr>,
-    /// Routes in addition to those of the subnets.
+    /// Routes in addition to the routes of the subnets.
     pub routes: Vec<Route>,
     pub route_mtu: RouteMtu,
     /// Security groups of the port. Empty: Neutron's default.
     pub security_groups: Vec<Id>,
     /// A file like `resolv.conf` whose name servers replace those of the subnets.
     pub resolv_conf: Option<PathBuf>,
-    /// The content of `resolv_conf`, once it was read.
+    /// Name servers and domains of the file `resolv_conf`, once it was read.
     pub dns: Option<Dns>,
 }
 
 /// The MTU of routes (from CNI 1.1.0 on).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteMtu {
-    /// None.
+    /// Routes have no MTU of their own.
     #[default]
     Unset,
-    /// In bytes.
+    /// This MTU, in bytes.
     Fixed(u32),
     /// The MTU of the network at Neutron.
     OfNetwork,
 }
 
-/// Other plugins whose configuration was given to this one.
+/// Other IPAM plugins, for which a configuration may have been written by mistake.
 const OTHER_PLUGINS: [&str; 7] = [
     "calico-ipam",
     "cilium-cni",

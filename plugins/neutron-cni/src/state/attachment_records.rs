@@ -120,7 +120,7 @@ impl AttachmentRecords {
         let record: Option<StoredRecord> = kept::read(&self.path(attachment));
         match record {
             Some(record) if record.creation == Creation::Answered => self.remove(attachment),
-            // Another write would restart its age.
+            // Writing the record again would restart its age.
             Some(record) if record.boot == GONE => {}
             // If the write fails, the record's network namespace and boot decide whether the
             // interface is gone.
@@ -216,7 +216,7 @@ fn look(netns: &Path) -> Netns {
     }
 }
 
-/// Separates container and interface. No container id contains it.
+/// Separates container and interface in the name of a file. No container id contains it.
 const SEPARATOR: char = '@';
 
 pub fn file_name(attachment: &Attachment) -> String {

@@ -22,7 +22,7 @@ pub struct NodeState {
     network_name: String,
     /// The current name of the node.
     named: String,
-    /// The name of the node in its ports.
+    /// Name of the node in the names of its ports.
     pub node: String,
 }
 
@@ -179,7 +179,8 @@ impl NodeState {
         )?)
     }
 
-    /// One lock per network, so that networks do not wait for one another.
+    /// Path of the lock for garbage collection: one lock per network, so that networks do not wait
+    /// for one another.
     fn garbage_lock(&self) -> PathBuf {
         self.state
             .join(format!("garbage-{}.lock", self.network_name))

@@ -57,7 +57,7 @@ impl Pool {
             .collect()
     }
 
-    /// Whether this network has or had a pool.
+    /// Whether the network has or had a warm pool.
     pub fn exists(&self) -> bool {
         self.folder.is_dir()
     }
@@ -101,7 +101,8 @@ impl Pool {
     ) -> Result<Option<T>, CniError> {
         let free = self.folder.join(FREE);
         for path in listed(&free).map_err(|why| fault(&free, &why))? {
-            // Another run may have taken it since, or the file is invalid: the daemon removes it.
+            // Another run may have taken the port since, or the file is invalid: then the daemon
+            // removes it.
             let Ok(Some(pooled)) = read(&path) else {
                 continue;
             };
@@ -126,7 +127,7 @@ impl Pool {
         }
     }
 
-    /// The stored facts about its subnets and networks.
+    /// Stored facts about the subnets and networks of the pool.
     pub fn facts(&self) -> KeptFacts {
         kept::read(&self.folder.join(FACTS)).unwrap_or_default()
     }
@@ -136,8 +137,9 @@ impl Pool {
         kept::keep_synced(&path, facts).map_err(|why| fault(&path, &why))
     }
 
-    /// All ports. A port that is taken or released meanwhile may be missing or listed twice. Removes
-    /// invalid files (after a crash of the machine), except a held one: its interface may be in use.
+    /// All ports of the pool. A port that is taken or released meanwhile may be missing or listed
+    /// twice. Removes invalid files (after a crash of the machine), except a held one: its
+    /// interface may be in use.
     pub fn ports(&self) -> Result<PoolPorts, CniError> {
         let held = self.folder.join(HELD);
         let mut ports = PoolPorts {
@@ -283,7 +285,7 @@ impl Pool {
         for path in listed(&folder).map_err(|why| fault(&folder, &why))? {
             match read(&path) {
                 Ok(pooled) => ports.extend(pooled),
-                // The daemon finds its port at Neutron.
+                // The daemon finds the port of the invalid file at Neutron.
                 Err(why) if why.kind() == ErrorKind::InvalidData => {
                     disk::remove(&path).map_err(|why| fault(&path, &why))?;
                 }

@@ -15,7 +15,7 @@ use crate::unnumbered::secondary_route::Surroundings;
 use crate::unnumbered::settings::{LEAST_MTU_IPV6, Wanted};
 use ipam_core::net::Family;
 
-/// Most addresses of the node that need a route of their own.
+/// Limit of the node's addresses that need a route of their own.
 const MOST_NODE_ADDRESSES: usize = 128;
 
 /// The metric of the first way of a Pod in its main table. Each further way has the next one, so
@@ -186,7 +186,7 @@ impl WayKey {
         format!("{NODE_END}{digits}")
     }
 
-    /// The alias of both ends.
+    /// The alias that both ends of the pair have.
     pub fn mark(&self) -> String {
         format!("{MARK}{} {}", self.network, hex(&self.hash[..16]))
     }

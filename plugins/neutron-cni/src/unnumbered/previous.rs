@@ -14,10 +14,10 @@ use crate::nic::{Link, Mac, NodeRoute, State};
 use crate::{invalid, shown};
 use ipam_core::net::Address;
 
-/// Most addresses of an interface.
+/// Limit of the addresses of an interface.
 const MOST_ADDRESSES: usize = 16;
 
-/// Most interfaces and addresses in a result.
+/// Limit of the interfaces, and of the addresses, in a result.
 const MOST_ENTRIES: usize = 256;
 
 /// A result that was read.
@@ -33,7 +33,7 @@ pub struct Previous {
 pub struct ShownEnd<'e> {
     pub name: &'e str,
     pub mac: Mac,
-    /// In bytes.
+    /// MTU of the end, in bytes.
     pub mtu: u32,
     /// The path of the Pod's namespace; `None` on the node.
     pub sandbox: Option<&'e str>,

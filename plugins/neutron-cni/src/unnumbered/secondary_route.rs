@@ -25,7 +25,7 @@ const NEXT_HOPS: (Ipv4Addr, Ipv6Addr) = (
 /// The priority of the rules: before the main table.
 pub const RULE_PRIORITY: u32 = 10_000;
 
-/// One end of the pair, or its namespace.
+/// One end of the veth pair, or the namespace of the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     Node,
@@ -39,7 +39,7 @@ pub struct Pair {
     pub pod_end: String,
     pub node_mac: Mac,
     pub pod_mac: Mac,
-    /// In bytes.
+    /// MTU of both ends, in bytes.
     pub mtu: u32,
 }
 
@@ -60,7 +60,7 @@ pub struct Rule {
 /// One request to the kernel. A killed run ends between two steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Creates both ends, each in its namespace.
+    /// Creates both ends of the pair, each in its namespace.
     Create(Pair),
     /// Writes the mark to the alias of an end.
     Mark(End, String),
@@ -76,13 +76,13 @@ pub enum Step {
 /// What an ADD sees on the node and in the Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
-    /// The node's addresses that others can reach.
+    /// Addresses of the node that other machines can reach.
     pub node_addresses: BTreeSet<IpAddr>,
     /// The address from which the node sends to the Pod, for each family.
     pub sources: Vec<IpAddr>,
     /// The sizes of a packet on the Pod's interface and on the node's uplink, in bytes.
     pub mtus: Vec<u32>,
-    /// The Pod's links without this pair, with their routes.
+    /// Links of the Pod other than the pair's end, with their routes.
     pub pod_links: Vec<(Link, Vec<NodeRoute>)>,
 }
 
@@ -132,7 +132,7 @@ impl SecondaryRoute {
         })
     }
 
-    /// The steps of an ADD, in their order.
+    /// The steps of an ADD for this route, in their order.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = vec![
             Step::Create(self.pair.clone()),
@@ -216,7 +216,7 @@ impl SecondaryRoute {
         let is_same = |address: &&IpAddr| address.is_ipv4() == net.addr().is_ipv4();
         let address = self.addresses.iter().find(is_same).copied();
         let gateway = match address.as_ref().map(next_hop) {
-            // Link-local next hops are on their link.
+            // A link-local next hop of IPv6 is always on its link.
             Some(hop @ IpAddr::V6(_)) => Gateway::InPrefix(hop),
             Some(hop) => Gateway::Beyond(hop),
             None => Gateway::None,

@@ -14,7 +14,7 @@ use crate::settings::{Field, network_name, undecodable, valid_attachments, versi
 use crate::unnumbered::previous::Previous;
 use crate::{invalid, shown};
 
-/// Known fields: those of CNI, and those of this plugin.
+/// Known fields: fields of CNI, and fields of this plugin.
 const FIELDS: [&str; 11] = [
     "cniVersion",
     "name",
@@ -32,7 +32,7 @@ const FIELDS: [&str; 11] = [
 /// The start of fields that runtimes add.
 const OF_RUNTIME: &str = "cni.dev/";
 
-/// Most destinations. The Pod has two routes for each.
+/// Limit of the destinations. The Pod has two routes for each.
 const MOST_ROUTES: usize = 64;
 
 /// Allowed sizes of a packet, in bytes: the least that IPv4 requires (RFC 791), and the most that a
@@ -65,7 +65,7 @@ pub struct PtpSettings {
 /// The settings of an ADD.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Destinations behind the node, in addition to its addresses.
+    /// Destinations behind the node, in addition to the node's addresses.
     pub routes: Vec<Block>,
     /// The name of the Pod's end; `None` follows from `CNI_IFNAME`.
     pub interface: Option<InterfaceName>,

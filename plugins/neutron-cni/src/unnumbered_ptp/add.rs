@@ -19,10 +19,10 @@ use crate::unnumbered_ptp::remove;
 /// How long duplicate detection of IPv6 may take (RFC 4862: one second, and up to one before it).
 const SETTLING: Duration = Duration::from_secs(10);
 
-/// Interval between looks at it.
+/// Interval between reads of the state of duplicate detection.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One ADD.
+/// An ADD of the plugin: makes a second way between a Pod and its node.
 pub(super) struct AddOperation<'a> {
     pub(super) settings: &'a PtpSettings,
     pub(super) key: WayKey,

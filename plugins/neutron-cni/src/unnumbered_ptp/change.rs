@@ -30,10 +30,10 @@ const PROTECTION: [(&str, &str, &str); 5] = [
 /// Settings of the network, of the namespace in which the plugin runs.
 const SYSCTLS: &str = "/proc/sys/net";
 
-/// `ENODEV`.
+/// `ENODEV` of Linux: the device does not exist.
 const NO_DEVICE: i32 = 19;
 
-/// Both namespaces of a pair, and the indexes of its ends once they exist.
+/// The node's and the Pod's namespace, and the indexes of the pair's ends once they exist.
 pub(super) struct Ends<'n> {
     pub(super) node: &'n Namespace,
     pub(super) pod: &'n Namespace,
@@ -140,7 +140,7 @@ fn of_end(name: &str, mac: Mac, mtu: u32) -> Vec<DefaultNla> {
     ]
 }
 
-/// `ndmsg`.
+/// A message that sets a neighbour entry (`ndmsg` of Linux).
 fn new_neighbour(index: u32, neighbour: &Neighbour) -> Message {
     let Neighbour { address, mac } = neighbour;
     let mut fixed = vec![family(&IpNet::from(*address)), 0, 0, 0];
@@ -154,7 +154,7 @@ fn new_neighbour(index: u32, neighbour: &Neighbour) -> Message {
     Message::new(RTM_NEWNEIGH, &fixed, &attributes)
 }
 
-/// `fib_rule_hdr`.
+/// A message about a routing rule (`fib_rule_hdr` of Linux).
 fn rule(kind: u16, rule: &Rule) -> Message {
     let Rule { source, table } = rule;
     let net = IpNet::from(*source);
@@ -172,10 +172,10 @@ fn rule(kind: u16, rule: &Rule) -> Message {
 const NEIGHBOUR: usize = 12;
 const RULE: usize = 12;
 
-/// `RT_SCOPE_UNIVERSE`: others can reach such an address.
+/// `RT_SCOPE_UNIVERSE` of Linux: other machines can reach an address of this scope.
 const UNIVERSE: u8 = 0;
 
-/// Addresses in duplicate detection, by whether it failed.
+/// Addresses whose duplicate detection runs, or has failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unsettled {
     pub(super) tentative: BTreeSet<IpAddr>,

@@ -19,10 +19,10 @@ use ipam_core::model::first_of;
 use ipam_core::text::joined;
 use openstack::HttpNeutron;
 
-/// Most NICs that an error names.
+/// Limit of the NICs that an error names.
 const MOST_TOLD: usize = 8;
 
-/// One ADD.
+/// An ADD of the plugin: moves a NIC of the VM into a Pod.
 pub(super) struct AddOperation<'a> {
     pub(super) network: &'a str,
     pub(super) attachment: &'a Attachment,
@@ -33,7 +33,7 @@ pub(super) struct AddOperation<'a> {
     pub(super) records: &'a Records,
     /// When requests and locks end.
     pub(super) until: Instant,
-    /// When undoing ends.
+    /// When undoing a failed ADD ends.
     pub(super) deadline: Instant,
 }
 
@@ -54,7 +54,7 @@ impl AddOperation<'_> {
         }
         let (held, config) = self.reserve()?;
         if !self.is_as_recorded(&held.record)? {
-            // Nothing was done to the NIC yet.
+            // The NIC is still unchanged, so only its record is removed.
             let message = format!(
                 "{} was changed during the requests to Neutron",
                 held.record.nic.name
@@ -81,7 +81,7 @@ impl AddOperation<'_> {
         })
     }
 
-    /// Whether the NIC is in the Pod under its name.
+    /// Whether the NIC is in the Pod, under the name of the record.
     fn is_in_pod(&self, record: &Record) -> Result<bool, CniError> {
         if !record.netns.is(&self.pod.netns) || record.boot != self.node.boot {
             return Ok(false);
@@ -95,7 +95,7 @@ impl AddOperation<'_> {
         port_config(self.neutron, &port, self.wanted)
     }
 
-    /// Reserves a free NIC, and reads its port.
+    /// Reserves a free NIC, and reads the NIC's port.
     fn reserve(&self) -> Result<(Held, PortConfig), CniError> {
         let mut passed_over = BTreeSet::new();
         let mut faults = Vec::new();

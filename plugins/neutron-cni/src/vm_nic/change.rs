@@ -118,7 +118,7 @@ fn set_link(index: u32, change: &Change, to: Option<&Namespace>) -> Message {
         put(IFLA_MTU, mtu.to_ne_bytes().to_vec());
     }
     if let Some(alias) = alias {
-        // An empty alias removes it.
+        // An empty attribute removes the alias.
         put(IFLA_IFALIAS, alias.as_bytes().to_vec());
     }
     Message::new(RTM_SETLINK, &fixed, &attributes)

@@ -184,7 +184,7 @@ pub(super) fn check(
     let nets = port_config(&neutron, &port, wanted)?.outcome.addresses;
     let of_port: BTreeSet<IpAddr> = nets.iter().map(|net| net.address.addr()).collect();
     let mut reported = run.settings.previous_addresses()?.unwrap_or_default();
-    // Another plugin of the chain may have added addresses of other networks.
+    // Another plugin of the chain may have added addresses outside the port's networks.
     reported.retain(|address| nets.iter().any(|net| net.address.contains(address)));
     match (
         reported.difference(&of_port).next(),

@@ -15,7 +15,7 @@ use crate::conversions::file_error;
 use crate::nic::{AttachmentKey, Record};
 use private_files::{Locked, state_folder};
 
-/// Extension of records.
+/// File name extension of records.
 const RECORD: &str = "json";
 
 /// Extension of unfinished files.
@@ -36,7 +36,7 @@ pub(super) struct Held {
     _file: File,
 }
 
-/// All records.
+/// All records of NICs in the state folder.
 #[derive(Default)]
 pub(super) struct StoredRecords {
     pub(super) records: BTreeMap<PathBuf, Record>,
@@ -123,7 +123,7 @@ impl Records {
             Err(TryLockError::WouldBlock) => return Ok(TryHold::Busy),
             Err(TryLockError::Error(why)) => return Err(failed(why)),
         }
-        // The previous holder may have removed or replaced it.
+        // The previous holder may have removed or replaced the file before it released the lock.
         let locked = file.metadata().map_err(failed)?.ino();
         match fs::metadata(path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(TryHold::Gone),
@@ -145,7 +145,7 @@ impl Records {
         read(&self.path(key))
     }
 
-    /// All records, locked or not.
+    /// All records, whether other runs hold their locks or not.
     pub(super) fn all(&self) -> Result<StoredRecords, CniError> {
         let failed = |why: io::Error| file_error(&self.folder.display().to_string(), &why);
         let mut stored = StoredRecords::default();

@@ -104,7 +104,8 @@ impl Node {
         for (path, record) in all {
             if (record.boot != self.boot || find(&record, &links).is_some())
                 && let Ok(TryHold::Held(held)) = records.try_hold(&path)
-                // Its run may have moved the NIC to the Pod before it released the record.
+                // The run that held the record may have moved the NIC to the Pod before it released
+                // the record.
                 && (record.boot != self.boot || self.has(&record)?)
             {
                 let _ = self.give_back(*held, None, until);
@@ -162,7 +163,7 @@ fn again(looks: &mut usize, why: io::Error) -> io::Result<()> {
     }
 }
 
-/// `ENODEV`.
+/// `ENODEV` of Linux: the device does not exist.
 const NO_DEVICE: i32 = 19;
 
 fn is_unplugged(record: &Record) -> bool {

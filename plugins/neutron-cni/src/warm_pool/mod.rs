@@ -48,12 +48,12 @@ impl MadeFor {
     }
 }
 
-/// A node as its pooled ports tell it.
+/// How the ports of a pool name their node.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolNode<'n> {
-    /// The `name` of its ports.
+    /// Field `name` of the node's ports.
     pub port_name: &'n str,
-    /// The id of the machine by its firmware.
+    /// Id of the machine, by its firmware.
     pub machine: Option<&'n Id>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct LivingNode {
     pub(super) servers: Vec<Id>,
 }
 
-/// What was read.
+/// The Nodes of the cluster and the ports at Neutron on which the decision is based.
 #[derive(Clone, Debug)]
 pub(super) struct Evidence {
     /// Every Node of the cluster.
@@ -53,7 +53,7 @@ pub(super) struct GonePort {
     pub(super) server: Id,
 }
 
-/// Why ports of this name stay.
+/// Why ports with the name of a node are not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kept {
     /// The server is this Node.
@@ -67,7 +67,7 @@ pub(super) enum Kept {
     OtherProject(String),
 }
 
-/// Why nothing may be deleted.
+/// Why no port may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NoNodes,

@@ -37,11 +37,11 @@ const PROOFS: usize = 10;
 
 /// Why the command ends early.
 enum Failure {
-    /// Exit code 1.
+    /// The command failed, with this message: exit code 1.
     Failed(String),
     /// What exists is not known: exit code 5.
     Refused(Vec<Refusal>),
-    /// Some ports were deleted, others not: exit code 7.
+    /// Some ports were deleted, and others were not: exit code 7.
     Partly(String),
     /// The cluster could not be read: exit code 8.
     Unreadable(String),
@@ -150,12 +150,12 @@ fn neutron(arguments: &Arguments) -> Result<HttpNeutron, Failure> {
     Ok(neutron)
 }
 
-/// The same client for the next request.
+/// The same client with a new deadline, for the next request.
 fn soon(neutron: &HttpNeutron) -> HttpNeutron {
     neutron.until(Instant::now() + DEADLINE)
 }
 
-/// All Nodes of the cluster, or why they are not known.
+/// All Nodes of the cluster, or why they could not be read.
 fn nodes(arguments: &Arguments) -> Result<Vec<LivingNode>, String> {
     let program = arguments.kubectl.to_string_lossy();
     let mut kubectl = Command::new(&arguments.kubectl);

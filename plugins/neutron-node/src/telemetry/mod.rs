@@ -23,7 +23,7 @@ use openstack::{OnRequest, SentRequest};
 /// Longer than the sync of one network: its requests end by a deadline of at most two minutes.
 const STUCK: Duration = Duration::from_mins(5);
 
-/// Everything that the port shows.
+/// Metrics and health, which the daemon's port serves.
 #[derive(Debug)]
 pub(super) struct Telemetry {
     metrics: Metrics,
@@ -44,7 +44,7 @@ struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listing {
     Complete,
-    /// Others may be configured in a file that cannot be read.
+    /// Some networks may be configured in a file that cannot be read.
     Partial,
 }
 

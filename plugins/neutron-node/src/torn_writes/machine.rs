@@ -16,7 +16,7 @@ use super::disk::Disk;
 /// A fault, which strikes at one step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The program dies. What it wrote stays.
+    /// The program dies. Its writes stay.
     Kill,
     /// The machine loses power.
     PowerLoss,
@@ -33,7 +33,7 @@ pub(super) enum Sabotage {
     UnsyncedFolders,
     /// The name of the state folder is not synced.
     UnsyncedState,
-    /// A DEL removes its record before the port.
+    /// A DEL removes the record of the interface before the port.
     RecordBeforePort,
 }
 

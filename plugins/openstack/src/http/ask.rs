@@ -60,7 +60,8 @@ impl Question<'_> {
 }
 
 impl HttpNeutron {
-    /// All requests end by `until`. `user_agent` names the program and its version.
+    /// Creates a client whose requests all end by `until`. `user_agent` names the program and its
+    /// version.
     ///
     /// # Errors
     /// Fails if a certificate file cannot be read.
@@ -88,7 +89,7 @@ impl HttpNeutron {
         })
     }
 
-    /// The same client, which reports each request.
+    /// Returns the same client, which reports each request.
     #[must_use]
     pub fn reporting(self, on_request: Option<OnRequest>) -> HttpNeutron {
         HttpNeutron { on_request, ..self }
@@ -111,7 +112,7 @@ impl HttpNeutron {
         }
     }
 
-    /// The time that is left; `None` once it is over.
+    /// Time until the client gives up; `None` once that time is over.
     pub(super) fn left(&self) -> Option<Duration> {
         self.until
             .checked_duration_since(Instant::now())
@@ -153,7 +154,7 @@ impl HttpNeutron {
         )
     }
 
-    /// Replaces a token once if Neutron no longer accepts it.
+    /// Sends a request to Neutron. Logs in again once if Neutron no longer accepts the token.
     pub(super) fn ask(&self, path: &str, question: &Question<'_>) -> Result<Value, NeutronError> {
         match self.ask_once(path, question) {
             Err(NeutronError::Unauthorized) => {

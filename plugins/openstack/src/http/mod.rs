@@ -29,7 +29,7 @@ pub use rest::{OnRequest, SentRequest};
 /// Ports per page of a list.
 const PAGE: usize = 500;
 
-/// Most pages of a list: a server that always has another page is broken.
+/// Limit of the pages of a list: a server that always has another page is broken.
 const PAGES: usize = 100;
 
 /// The fields of a port that are read.
@@ -117,7 +117,7 @@ impl NetworkFacts for HttpNeutron {
     }
 }
 
-/// A cached answer.
+/// A cached answer of Neutron about a subnet or a network.
 #[derive(Serialize, Deserialize)]
 struct FactCache {
     at: Timestamp,
@@ -154,7 +154,7 @@ impl HttpNeutron {
 
     /// A subnet or a network, from the cache if it is recent.
     fn cached_fact<T: DeserializeOwned>(&self, kind: &str, id: &Id) -> Result<T, NeutronError> {
-        // Another cloud may have another object with this id.
+        // Another cloud may have another object with the same id.
         let path = self.cache_path(&format!("{kind}-{id}.json"));
         let now = Timestamp::now();
         if let Some(FactCache { at, answer }) = path.as_deref().and_then(kept::read)

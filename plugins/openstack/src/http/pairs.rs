@@ -60,7 +60,7 @@ impl HttpNeutron {
     }
 }
 
-/// The ports of each of these VMs.
+/// The ports of each VM, by the id of the VM.
 pub(crate) fn by_vm(vms: &[Id], ports: Vec<VmPort>) -> BTreeMap<Id, Vec<VmPort>> {
     let mut of_vms: BTreeMap<Id, Vec<VmPort>> =
         vms.iter().map(|vm| (vm.clone(), Vec::new())).collect();

@@ -36,10 +36,10 @@ pub(super) fn read(
 fn unavailable(why: &Error, secrets: &Secrets) -> NeutronError {
     match why {
         Error::Timeout(_) => NeutronError::Unavailable("no answer in time".to_owned()),
-        // Do not repeat the address: it may hold a secret.
+        // Do not repeat the address in the message: it may hold a secret.
         Error::BadUri(_) => NeutronError::Misconfigured("invalid address".to_owned()),
         Error::Rustls(why) => NeutronError::Misconfigured(secrets.shown(&why.to_string())),
-        // This is how a connection reports a refused certificate.
+        // A connection reports a refused certificate as invalid data.
         Error::Io(why) if why.kind() == ErrorKind::InvalidData => {
             NeutronError::Misconfigured(secrets.shown(&why.to_string()))
         }
@@ -73,7 +73,7 @@ pub(super) fn nonsense(why: &dyn std::fmt::Display, secrets: &Secrets) -> Neutro
     ))
 }
 
-/// The meaning of an error answer, by its type.
+/// The error that an answer means, by its status and the type in its body.
 pub(super) fn fault(status: StatusCode, body: &Value, secrets: &Secrets) -> NeutronError {
     let text = |key: &str| body["NeutronError"][key].as_str().unwrap_or_default();
     let kind = text("type");
@@ -168,7 +168,7 @@ impl Secrets {
             .any(|secret| has(words.as_bytes(), secret.as_bytes()))
     }
 
-    /// The text, or a replacement if it contains a secret.
+    /// Words of the server, or a replacement if they contain a secret.
     pub(super) fn shown(&self, words: &str) -> String {
         let words: String = words
             .chars()
@@ -193,7 +193,7 @@ fn has(words: &[u8], secret: &[u8]) -> bool {
 #[derive(Debug)]
 pub struct SentRequest<'r> {
     pub method: &'r str,
-    /// Without the query.
+    /// URL of the request, without the query.
     pub url: &'r str,
     /// The HTTP status, or why there is no answer.
     pub outcome: Result<u16, &'r str>,

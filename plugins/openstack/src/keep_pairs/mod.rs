@@ -33,7 +33,7 @@ pub trait VmPorts {
 /// A list of pairs that was planned for one revision of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairsPatch {
-    /// The whole list.
+    /// The whole new list of pairs.
     pub pairs: Vec<Pair>,
     /// The revision that the plan was made for.
     pub revision: u64,
@@ -113,7 +113,7 @@ fn once(
 ) -> Result<PairsOutcome, NeutronError> {
     let read = neutron.vm_port(port)?;
     let Some(mut change) = read.change(wanted, is_ours) else {
-        // Neutron may have done what it did not answer.
+        // Neutron may have carried out a request without answering it.
         return Ok(unanswered
             .take()
             .map_or(PairsOutcome::Unchanged, PairsOutcome::Changed));
