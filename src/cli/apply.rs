@@ -198,7 +198,7 @@ impl Arguments {
     }
 }
 
-/// Everything that an apply needs while it holds the lock.
+/// Inputs of an apply that runs with the lock.
 struct Run<'r> {
     arguments: &'r Arguments,
     common: &'r Common,
@@ -214,7 +214,7 @@ struct Run<'r> {
 /// What one turn with the lock came to.
 enum Attempt {
     Ended(ExitStatus),
-    /// There are changes, and no maintenance window is open. Nothing was written.
+    /// The plan has changes, and no maintenance window is open. Nothing was written.
     TooEarly,
 }
 

@@ -201,7 +201,7 @@ pub(super) fn summary(report: &Report, detail: Detail) -> String {
     text + &undo.as_ref().map(undo_lines).unwrap_or_default()
 }
 
-/// One line for each cause in short form, for each change in full.
+/// Failed changes as lines: one line per cause in short form, one line per change in full form.
 fn failed_lines(title: &str, lines: &[Line], detail: Detail) -> String {
     let title = Paint::Red.on(title);
     let one = |line: &Line| {

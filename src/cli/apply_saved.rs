@@ -74,7 +74,7 @@ pub(super) fn waivers(saved: Option<&PlanDocument>, safety: &SafetyArguments) ->
     named.chain(safety.waivers()).collect()
 }
 
-/// What an apply may send, and what it cannot.
+/// Changes that an apply may send, and changes that it cannot make.
 pub(super) struct Approved {
     /// The verdict on the plan that is shown.
     pub(super) verdict: Verdict,

@@ -185,7 +185,7 @@ impl Base {
     }
 }
 
-/// Whether the plan is refused for the same reason already.
+/// Whether a refusal of the base is among the plan's refusals already.
 fn is_in(of_base: &RefusalDocument, refusals: &[RefusalDocument]) -> bool {
     refusals
         .iter()

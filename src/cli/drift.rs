@@ -119,7 +119,7 @@ fn subject(plan: &PlanDocument) -> Comment {
     }
 }
 
-/// One line of plain text. Forges look for references in titles, too.
+/// Title of an issue: one line of plain text. Forges look for references in titles, too.
 fn title(subject: &Comment, directory: &str, cluster: Option<&str>) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
     let plain = |name: &str| !name.is_empty() && name.bytes().all(is_plain);

@@ -10,7 +10,7 @@ use ipam_core::text::joined;
 use ipam_desired::Activity;
 use ipam_plan::plan::{ChangeDocument, VersionRules};
 
-/// The lines of an event; empty if it has none.
+/// The lines that people read about an event; empty for an event without lines.
 pub(super) fn human(event: &ControllerEvent<'_>, detail: Detail) -> String {
     let line = |word: String, what: &str| format!("{word}  {what}\n");
     match event {
@@ -141,7 +141,7 @@ fn waiting_lines(waiting: &Waiting, detail: Detail) -> String {
     text
 }
 
-/// One line for each reason, with the names of its objects.
+/// Adds one line for each reason, with the names of the reason's objects.
 fn push_groups(
     text: &mut String,
     title: &str,
@@ -180,7 +180,7 @@ fn why_waits(change: &WaitingChange, activity: Activity) -> String {
     }
 }
 
-/// Why a change waits that depends on unknown rules.
+/// Why a change waits that depends on unknown rules of the running release.
 pub(super) const UNKNOWN_RULES: &str =
     "needs approval: the rules of the running Cilium are unknown";
 

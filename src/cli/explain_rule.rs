@@ -52,7 +52,7 @@ impl TypedValueParser for CodeParser {
         value: &OsStr,
     ) -> Result<&'static RulePage, clap::Error> {
         let given = value.to_string_lossy();
-        // As a diagnostic prints it: `cilium-ipam::bad-cidr`.
+        // A diagnostic prints codes as `cilium-ipam::bad-cidr`.
         let code = given.strip_prefix("cilium-ipam::").unwrap_or(&given);
         rules::page(code).ok_or_else(|| unknown(command, argument, code))
     }

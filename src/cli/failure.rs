@@ -45,7 +45,7 @@ pub(super) fn exit_codes() -> String {
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Any failure without an exit code of its own.
+    /// A failure without an exit code of its own.
     Failed(String),
     /// The reader of stdout is gone. Prints nothing.
     BrokenPipe,
@@ -67,7 +67,7 @@ pub(super) enum Failure {
     Unexpected { what: String, hint: &'static str },
     /// Limits or protections refuse the plan.
     Refused(Vec<RefusalDocument>),
-    /// Another process holds the lock, or won the race for every change.
+    /// Another process holds the lock, or wrote first for every change.
     Beaten(String),
     /// Only some changes were applied.
     Partly(String),
@@ -75,7 +75,7 @@ pub(super) enum Failure {
     Halted { why: String, next: String },
     /// The cluster could not be reached or read.
     Cluster(ClusterError),
-    /// This signal arrived before the first write.
+    /// The signal with this number arrived before the first write.
     Interrupted(i32),
 }
 
@@ -224,7 +224,7 @@ impl Failure {
         }
     }
 
-    /// The message with its way out, for a reader elsewhere.
+    /// The message, and how to fix the failure, for a reader elsewhere.
     pub(super) fn brief(&self, detail: Detail) -> String {
         let (message, hint) = (self.message(detail), self.hint());
         match hint.is_empty() {
@@ -306,7 +306,7 @@ fn stale(what: &str, differences: &[String], detail: Detail) -> String {
     message + &more(&lines)
 }
 
-/// Refusals with the same help are one group.
+/// The refusals as text. Refusals with the same help are one group.
 fn refused(refusals: &[RefusalDocument], detail: Detail) -> String {
     let groups = Capped::new(grouped(refusals.iter().map(|one| (&one.help, one))), detail);
     let mut message = "refused; nothing was written:".to_owned();

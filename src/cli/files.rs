@@ -59,7 +59,7 @@ pub(super) fn spelled_one_way(directory: &Path) -> PathBuf {
 
 fn relative(directory: &Path) -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
-    // `absolute` keeps `..`, because it may follow a link.
+    // `std::path::absolute` keeps `..`, because it may follow a link.
     let absolute = std::path::absolute(directory).ok()?;
     let absolute: PathBuf = absolute.components().collect();
     let climbs = absolute

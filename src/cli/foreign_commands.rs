@@ -149,7 +149,7 @@ const POOL: Kind = Kind {
     table: "pools",
     explained_as: "pool/",
 };
-/// `explain` takes NAMESPACE/NAME.
+/// Services: `explain` takes `NAMESPACE/NAME` for them.
 const SERVICE: Kind = Kind {
     table: "lb",
     explained_as: "",

@@ -81,7 +81,7 @@ impl From<ForgeName> for Kind {
     }
 }
 
-/// A repository of a forge, and a client for it.
+/// A repository of a forge, and a client of the forge's API.
 #[derive(Clone)]
 pub(super) struct Forge {
     client: Arc<Client>,
@@ -181,7 +181,7 @@ impl PullRequestArguments {
                     .to_owned(),
             ));
         };
-        // The CI's commit is that of its own pull request.
+        // The CI's commit is the head of the CI's own pull request, not of one given by a flag.
         let of_ci = match self.pull_request {
             None => around.head,
             Some(_) => None,
@@ -258,11 +258,11 @@ const DIGITS: usize = 64;
 pub(super) enum Comment {
     /// The plan of a pull request.
     Plan,
-    /// The outcome of its apply.
+    /// The outcome of the apply of a plan.
     Outcome,
     /// What differs in the cluster.
     Drift,
-    /// What differs in the part that these flags select.
+    /// Differences in the part of the cluster that these flags select.
     DriftOfPart(String),
 }
 

@@ -24,7 +24,7 @@ impl Format {
         Format::among(&[Format::Human, Format::Json])
     }
 
-    /// A table of objects, as `kubectl get` names it.
+    /// Parser for a command that prints a table of objects. The names follow `kubectl get`.
     pub(super) fn table() -> impl TypedValueParser<Value = Format> {
         Format::among(&[Format::Human, Format::Wide, Format::Json, Format::Yaml])
     }

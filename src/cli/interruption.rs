@@ -158,7 +158,7 @@ pub(super) fn holder() -> String {
     let machine = name("HOSTNAME").or_else(|| std::fs::read_to_string("/etc/hostname").ok());
     let machine = machine.map_or_else(|| "unknown".to_owned(), |machine| machine.trim().to_owned());
     let person = name("USER").map(|person| person + "@").unwrap_or_default();
-    // Two machines may have the same name.
+    // Two machines may have the same name, so the text ends with a random number.
     format!(
         "{person}{machine} (process {}, {:06x})",
         std::process::id(),
@@ -173,7 +173,7 @@ pub(super) const INSTEAD: &str = "pass --auto-approve to begin without confirmat
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Terminal {
     Present,
-    /// With the reason.
+    /// There is no terminal to ask on, for this reason.
     Absent(&'static str),
 }
 

@@ -13,7 +13,7 @@ use ipam_controller::{Answer, Bytes, ControllerEvent, HttpServer, Site, Visit};
 use ipam_core::net::Address;
 use ipam_doctor::map::AddressMap;
 
-/// A map, or the reason for its absence.
+/// The drawn map, or why there is none.
 type MapResult = Result<Arc<Drawn>, String>;
 
 /// A map with its page, which is drawn once: many visitors must cost a leader little more than one.
@@ -22,7 +22,7 @@ struct Drawn {
     page: OnceLock<Page>,
 }
 
-/// A page, or the reason for its absence.
+/// An HTML page, or why there is none.
 type Page = Result<Bytes, String>;
 
 impl Drawn {
@@ -44,7 +44,7 @@ impl Drawn {
     }
 }
 
-/// Who may visit.
+/// From where the map may be visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Visitors {
     /// Visitors who name this machine by its loopback address.
@@ -77,7 +77,8 @@ pub(super) struct LiveMap {
     /// The map of the last plan.
     latest: Mutex<MapResult>,
     visitors: Visitors,
-    /// One page is drawn at a time: drawing shares its threads with the evaluation of rules.
+    /// Allows one page to be drawn at a time: drawing shares its threads with the evaluation of
+    /// rules.
     drawing: Arc<Semaphore>,
 }
 

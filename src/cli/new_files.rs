@@ -31,7 +31,7 @@ pub(super) struct NewFile {
 }
 
 impl NewFile {
-    /// The file, as if it were read from its directory.
+    /// The new file, in the form of a file that was read from its directory.
     pub(super) fn source(&self) -> SourceFile {
         SourceFile {
             path: self.path.to_string_lossy().into(),
@@ -157,7 +157,7 @@ pub(super) struct Difference {
     pub(super) body: String,
 }
 
-/// All differences as one text.
+/// The differences of all files as one text.
 pub(super) fn whole(differences: &[Difference]) -> String {
     let texts = differences.iter();
     texts

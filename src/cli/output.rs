@@ -163,7 +163,7 @@ pub(super) fn request(method: &str, place: &str, outcome: &Result<u16, &str>, to
     warn(&format!("{method} {} {outcome} {took} ms", one_line(place)));
 }
 
-/// All findings of the files as diagnostics.
+/// All findings about the files, as diagnostics for a terminal.
 pub(super) fn diagnostics(loaded: &Loaded, detail: Detail) -> String {
     render::diagnostics(&loaded.findings, &loaded.documents, detail)
 }

@@ -77,7 +77,7 @@ pub(super) struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// Its user name for the API server.
+    /// User name of the ServiceAccount for the API server.
     pub(super) fn user_name(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -167,12 +167,12 @@ fn introduction(
 }
 
 impl Role {
-    /// Whether there is a Role of one namespace beside the ClusterRole.
+    /// Whether the role has a Role for one namespace in addition to the ClusterRole.
     fn has_namespaced(&self) -> bool {
         self.yaml.contains("\nkind: Role\n")
     }
 
-    /// The role that reads Cilium's DaemonSet in these namespaces only.
+    /// YAML of the role that may read Cilium's DaemonSet in these namespaces only.
     fn limited_to(&self, namespaces: &[&str]) -> Vec<String> {
         let of_cluster = |verb: &str| {
             format!("- apiGroups: [apps]\n  resources: [daemonsets]\n  verbs: [{verb}]\n")
@@ -197,7 +197,7 @@ impl Role {
             .collect()
     }
 
-    /// kubectl's commands that bind it to a user, as comments.
+    /// Commands of kubectl that bind the role to a user, as comments in YAML.
     fn commands(&self, namespaces: &[&str]) -> String {
         let name = self.name;
         let mut text = String::new();

@@ -177,7 +177,7 @@ fn safe(text: &str) -> String {
     printable(text).into_owned()
 }
 
-/// The addresses and hostnames, as `kubectl get services` shows them.
+/// Addresses and hostnames of a Service, as `kubectl get services` shows them.
 fn served(row: &ServiceRow) -> String {
     match joined(row.external_ips.iter().chain(&row.hostnames), ",") {
         none if none.is_empty() => "<pending>".to_owned(),

@@ -116,7 +116,8 @@ impl<'p> NodePlan<'p> {
         }
     }
 
-    /// All states of a node. It may get a block of one family while that of the other is misplaced.
+    /// All states of a node. It may get a block of one family while its block of the other family
+    /// is misplaced.
     fn state(&self, node: &NodeName) -> String {
         let change = self.changes.get(node).map(|change| planned(&change.after));
         let approval = self

@@ -35,13 +35,13 @@ pub(super) struct LongFlags {
     pub(super) switches: BTreeSet<String>,
 }
 
-/// One argument in our spelling.
+/// One argument of another tool, in the spelling of `cilium-ipam`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Ours {
     Word(String),
-    /// We do the same without a flag.
+    /// `cilium-ipam` does the same without a flag.
     Nothing,
-    /// This word does not apply, even if it is given before.
+    /// This word is removed from the arguments, even if it was given before.
     Off(String),
 }
 

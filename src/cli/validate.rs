@@ -110,7 +110,7 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
     let mut loaded = load(&arguments.files.location());
-    // Such a folder is for `policy test` alone: a plan of it is refused.
+    // A folder of policy tests is for `policy test` alone: a plan of it is refused.
     let has_cases = !loaded.desired.rule_cases.is_empty();
     loaded
         .findings

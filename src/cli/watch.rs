@@ -106,7 +106,7 @@ impl TelemetryServer {
         let server = HttpServer::bind(address).await?;
         printer.listening(server.address()?, "metrics");
         let telemetry = Arc::new(Telemetry::default());
-        // `watch` has no replicas, so it always leads.
+        // `watch` has no replicas, so this process always leads.
         telemetry.on_event(&ControllerEvent::Leading);
         Ok(TelemetryServer { telemetry, server })
     }

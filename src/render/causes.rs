@@ -47,7 +47,7 @@ pub(super) struct BlockedCause<'p> {
 /// Drift of one field, with one author.
 pub(super) struct DriftCause<'p> {
     pub(super) field: &'p str,
-    /// The field manager, where the server kept it.
+    /// Field manager of the last write, if the server kept it.
     pub(super) manager: Option<&'p str>,
     pub(super) entries: Vec<&'p DriftDocument>,
 }

@@ -28,13 +28,13 @@ use ipam_plan::plan::{
 pub struct Circumstances<'c> {
     /// The last commit of the pull request.
     pub commit: Option<&'c str>,
-    /// The cluster, as people call it.
+    /// Name of the cluster, as people call it.
     pub cluster: Option<&'c str>,
     /// Time of the comment, RFC 3339.
     pub time: &'c str,
     /// What makes the changes.
     pub occasion: Occasion,
-    /// What is written of a refused plan all the same.
+    /// What `watch` or the operator writes even if the plan is refused.
     pub unattended: Option<Unattended<'c>>,
     /// How the job ends that shows the plan before a merge.
     pub check: Option<Check<'c>>,
@@ -43,7 +43,7 @@ pub struct Circumstances<'c> {
 /// What `watch` and the operator write of a plan without a person.
 #[derive(Clone, Copy, Debug)]
 pub struct Unattended<'c> {
-    /// Number of changes.
+    /// Number of changes that are written.
     pub changes: usize,
     /// The operator that runs on the cluster, by the holder of its Lease. A cluster file has no
     /// Leases, and a job may not be allowed to read them.
@@ -59,7 +59,7 @@ pub enum Occasion {
     Apply,
 }
 
-/// The comment.
+/// The whole comment for a pull request, in Markdown.
 pub fn comment(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     comment_below("", plan, around)
 }
@@ -137,7 +137,7 @@ fn destructive_changes(page: &mut Page<'_>, changes: &[&ChangeDocument], told: T
                 ChangeAction::Create => format!("is created{}", why()),
                 ChangeAction::Update if only.loses_addresses() => format!("shrinks{}", why()),
                 ChangeAction::Update => format!("is changed{}", why()),
-                // The reason says the same of both.
+                // Without `why`: the reason of an adoption would repeat these words.
                 ChangeAction::Adopt if only.loses_addresses() => {
                     "shrinks, and cilium-ipam manages it from then on".to_owned()
                 }

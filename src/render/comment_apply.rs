@@ -27,16 +27,16 @@ const CAUSES: usize = 3;
 /// How an apply ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict<'v> {
-    /// All of it; the counts in words.
+    /// All changes were applied; the counts in words.
     Applied(&'v str),
-    /// Only a part.
+    /// Only a part of the changes was applied.
     InPart {
         why: &'v str,
         /// The counts in words.
         counts: &'v str,
         left: &'v [LeftChange],
     },
-    /// Nothing.
+    /// No change was applied.
     NotApplied {
         why: &'v str,
         /// Empty if no write was tried.
@@ -80,7 +80,7 @@ pub fn apply_comment(
             let text = format!("### {title}: **not applied**\n\n{why}\n{causes}");
             match plan {
                 Some(plan) => {
-                    // What beat the writes may have changed it.
+                    // Another write that came first may have changed the plan.
                     let when = match left.is_empty() {
                         true => "of now",
                         false => "that the apply began with",
@@ -118,7 +118,7 @@ fn in_part(
     page.finish()
 }
 
-/// Why the changes were not made: the first causes, each with its first object.
+/// Why changes were not made: the first causes, each with its first object.
 fn causes(left: &[LeftChange]) -> String {
     let causes = grouped(left.iter().map(|one| (&*one.why, one)));
     let line = |(why, changes): &(&str, Vec<&LeftChange>)| {
@@ -166,7 +166,7 @@ fn reason(why: &str) -> String {
     prose(&(upper.unwrap_or_default() + &rest)).to_string()
 }
 
-/// One line of limited length.
+/// A reason on one line, cut to a limited length.
 fn cut(why: &str) -> String {
     let line = why.split_whitespace().collect::<Vec<_>>().join(" ");
     let cut: String = line.chars().take(REASON).collect();
@@ -197,7 +197,7 @@ pub fn drift_issue(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     comment_below(above, plan, around)
 }
 
-/// The text of that issue once they agree.
+/// Text of the drift issue when cluster and files agree again.
 pub fn drift_is_gone(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let who = match plan.selection {
         None => "The cluster".to_owned(),

@@ -111,7 +111,7 @@ const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent
 
 const BY_A_SETTING: &str = "the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.";
 
-/// Unlike others, Pods of DaemonSets stay on a drained node.
+/// A drain leaves the Pods of DaemonSets on the node, so they have to be deleted separately.
 const AFTER_A_DRAIN: &str = ", restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
 
 /// What a reader asks about a move, with the answers that are known.
@@ -231,7 +231,7 @@ pub(super) fn nodes_of_pools(page: &mut Page<'_>, changes: &[&ChangeDocument]) {
     }
 }
 
-/// Why nodes of a pool get their blocks, and where they are written, without the pool's name.
+/// Why nodes of a pool get their blocks, and where the blocks are written, without the pool's name.
 #[derive(PartialEq, Eq)]
 struct Way {
     reason: String,
@@ -259,7 +259,7 @@ fn of_pool(pool: Option<&str>, changes: &[&ChangeDocument], noun: &str) -> Phras
     )
 }
 
-/// The first nodes of each of these pools.
+/// Adds the first nodes of each of these pools to the page.
 fn joined(page: &mut Page<'_>, way: &Way, pools: &[PoolChanges<'_>]) {
     let each = (NODES / pools.len()).max(FEW_NODES);
     let none = Phrase::default;

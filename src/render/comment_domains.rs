@@ -91,7 +91,7 @@ fn each_pool_has_one_domain(groups: &[Group<'_>]) -> bool {
     !groups.windows(2).any(is_same)
 }
 
-/// One line in place of rows with the same number.
+/// One line that replaces all rows if they have the same number; `None` if they differ.
 fn all_alike(groups: &[Group<'_>]) -> Option<String> {
     let (first, last) = (groups.first()?, groups.last()?);
     let is_alike = |group: &Group<'_>| group.nodes == first.nodes && group.late == 0;

@@ -40,7 +40,7 @@ fn rank(rule: &str) -> u8 {
     }
 }
 
-/// Whether a refusal tells the same error.
+/// Whether a refusal reports the same error as the finding.
 pub(super) fn is_refused(finding: &FindingDocument, refusals: &[RefusalDocument]) -> bool {
     let mut refusals = refusals.iter();
     finding.severity == Severity::Error && refusals.any(|refusal| refusal.rule == finding.rule)
@@ -98,8 +98,8 @@ pub(super) fn rules(refusals: &[RefusalDocument]) -> Phrase {
     }
 }
 
-/// One line for each cause of refusals, without the one that the first lines tell. A loss that they
-/// tell has the way out of its refusal, too.
+/// One line for each cause of refusals, without the cause that the first lines report. The fix of a
+/// reported loss is the fix of its refusal.
 pub(super) fn refused(page: &mut Page<'_>, refusals: &[RefusalDocument], told: Told<'_>) {
     // Of many refusals, a few more say no more than the first one.
     let is_told = |group: &RefusalGroup<'_>| {
@@ -165,7 +165,7 @@ pub(super) fn none_moved(plan: &PlanDocument) -> &'static str {
     }
 }
 
-/// Each node once.
+/// Written nodes in words, by what happens to them; each node counts once.
 fn writes_of_nodes(plan: &PlanDocument) -> Vec<String> {
     let nodes = plan.changes.iter().filter(|change| change.is_of_node());
     let (moves, others): (Vec<_>, Vec<_>) = nodes.partition(|change| change.moves_a_block());

@@ -18,12 +18,12 @@ use ipam_plan::plan::{
 pub(super) struct Loss<'p> {
     /// The refusals of the plan: with one, nothing is lost yet.
     refusals: &'p [RefusalDocument],
-    /// The first one.
+    /// The first lost address of the group.
     lost: &'p LostAddressDocument,
     /// What the Services get instead.
     then: Vec<&'p str>,
     change: Option<&'p ChangeDocument>,
-    /// Each Service with its address.
+    /// Each Service with the address that it loses.
     services: Vec<(&'p ServiceEffectDocument, &'p str)>,
 }
 
@@ -67,7 +67,7 @@ impl Loss<'_> {
         self.services.len() <= limit(Detail::Short)
     }
 
-    /// `Service a/b loses 20.0.10.1 now: no pool covers it; …`
+    /// The loss as a sentence: `Service a/b loses 20.0.10.1 now: no pool covers it; …`.
     pub(super) fn phrase(&self) -> Phrase {
         let parts = self.answers();
         parts
@@ -82,7 +82,7 @@ impl Loss<'_> {
             })
     }
 
-    /// `Service a/b loses 20.0.10.1 now: no pool covers it`
+    /// The loss without its effects: `Service a/b loses 20.0.10.1 now: no pool covers it`
     pub(super) fn headline(&self) -> Phrase {
         let head = match &self.services[..] {
             [(service, address)] => Phrase::new("Service ")
@@ -110,7 +110,7 @@ impl Loss<'_> {
         [cause, services, then].into_iter().flatten().collect()
     }
 
-    /// `it then gets …; it then waits: …`
+    /// Effects of the loss: `it then gets …; it then waits: …`
     fn afterwards(&self) -> Option<Phrase> {
         let who = match self.services.len() {
             1 => "it",
@@ -147,7 +147,7 @@ impl Loss<'_> {
         self.lost.certainty == Certainty::Certain
     }
 
-    /// As a reader of a plan understands it.
+    /// Time of the loss, in words for a reader of a plan.
     fn time(&self) -> &'static str {
         match (self.lost.when, self.refusals.is_empty()) {
             (LossTime::Now, true) => "when this is applied",
@@ -192,7 +192,7 @@ impl Loss<'_> {
     }
 }
 
-/// A Service with its address.
+/// A Service with the address that it loses.
 fn lost((service, address): &(&ServiceEffectDocument, &str)) -> Phrase {
     Phrase::of(&name(service)).words(" ").value(address)
 }
@@ -201,7 +201,7 @@ fn name(service: &ServiceEffectDocument) -> String {
     format!("{}/{}", service.namespace, service.name)
 }
 
-/// The change that takes an address, with its place.
+/// The change that removes an address, with its place in the files.
 fn cause(change: &ChangeDocument) -> Phrase {
     let what = match change.kind {
         TargetKind::Service => Phrase::new("its pin"),

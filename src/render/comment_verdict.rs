@@ -17,7 +17,7 @@ const OPERATOR: &str = "cilium-ipam operator";
 
 const REFUSED_BY: &str = "whole plan is refused by ";
 
-/// Of a `watch`.
+/// Why the absence of a `watch` is not certain: words after the name of the command.
 const UNSEEN: &str = " at rest leaves no trace in the cluster, so it may run unseen.";
 
 /// What a merge, or an apply, writes.
@@ -44,7 +44,7 @@ pub(super) fn consequence(plan: &PlanDocument, around: &Circumstances<'_>) -> Ma
     text.markdown()
 }
 
-/// `; 3 blocked objects stay as they are`
+/// The blocked objects in words: `; 3 blocked objects stay as they are`
 fn blocked(plan: &PlanDocument) -> String {
     match plan.blocked.len() {
         0 => String::new(),
@@ -59,7 +59,8 @@ fn blocked(plan: &PlanDocument) -> String {
     }
 }
 
-/// That the job writes nothing, what other programs write all the same, and what the job would write.
+/// Says that the job writes nothing, what other programs write in spite of that, and what the job
+/// would write.
 fn refused(plan: &PlanDocument, around: &Circumstances<'_>) -> Phrase {
     let phrase = head_of_refused(around).then(rules(&plan.refusals));
     let blocked = blocked(plan);
@@ -164,14 +165,14 @@ fn effect(plan: &PlanDocument) -> &'static str {
 /// How the job of the comment ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Check<'c> {
-    /// It fails.
+    /// The job fails.
     Fails {
-        /// Its exit code.
+        /// Exit code of the job.
         code: u8,
         /// What the plan or the files have, as nouns.
         because: &'c [&'c str],
     },
-    /// Nothing that it looks for is there.
+    /// The job passes: no condition of `--fail-on` is met.
     Passes,
     /// The job looks for nothing.
     PassesAlways,
@@ -208,7 +209,7 @@ fn listed(all: &[&str]) -> String {
 /// Longest legend in bytes, so that a page leaves room for it.
 pub(super) const LONGEST: usize = 900;
 
-/// A word in all its forms, and what it means.
+/// A word in all its forms, and the meaning of the word for the legend.
 const WORDS: [(&str, &[&str], &str); 6] = [
     (
         "Pin",

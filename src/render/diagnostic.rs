@@ -100,7 +100,7 @@ impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&printable(&sentence(&self.finding.message)))?;
         match &self.finding.origin {
-            // The whole file, or a directory: the message names it.
+            // The finding is about the whole file or directory, and the message names it.
             Some(origin) if origin.bytes == (0, 0) => Ok(()),
             Some(origin) if self.excerpt.is_none() => write!(f, " ({origin}:{})", origin.column),
             _ => Ok(()),

@@ -71,7 +71,7 @@ struct ExaminationFinding {
 }
 
 impl ExaminationDocument {
-    /// One entry for each cause.
+    /// Builds the document, with one entry for each cause.
     pub fn new(
         conclusions: &[Conclusion],
         findings: &[Finding],

@@ -127,12 +127,12 @@ fn around(lines: &Lines, line: usize, at: usize) -> (Range<usize>, String) {
 /// Adjacent lines of a file, or a part of a long line.
 #[derive(Debug)]
 struct Piece {
-    /// Its first line, from 1.
+    /// Number of the first line, from 1.
     line: usize,
     /// Characters of that line before the text, so that columns count on.
     column: usize,
     bytes: Range<usize>,
-    /// Text of the same length as these bytes.
+    /// Text of the piece, of the same length as `bytes`.
     text: String,
 }
 

@@ -80,7 +80,7 @@ pub(super) fn pod_pools(summary: &PodPoolSummary) -> String {
     sentence_of("Pod pools", &writes, counts([(*unchanged, "unchanged")]))
 }
 
-/// The counts with their words, without zeros.
+/// Counts with their nouns, without counts of zero.
 fn counts<const N: usize>(counts: [(usize, &str); N]) -> Vec<String> {
     let counts = counts.into_iter().filter(|(number, _)| *number > 0);
     counts
@@ -88,7 +88,7 @@ fn counts<const N: usize>(counts: [(usize, &str); N]) -> Vec<String> {
         .collect()
 }
 
-/// `title: writes; others.`, without an empty part; empty without any.
+/// One sentence, `title: writes; others.`, without empty parts; empty without any part.
 fn sentence_of(title: &str, writes: &[String], others: impl IntoIterator<Item = String>) -> String {
     let others: Vec<String> = others.into_iter().collect();
     let parts = [writes.join(", "), others.join(", ")];

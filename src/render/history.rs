@@ -69,7 +69,7 @@ fn begins(history: &HistoryDocument) -> String {
     text
 }
 
-/// The latest ones.
+/// The latest items as text, and the number of earlier ones.
 fn section<T>(items: &[T], detail: Detail, text: fn(&T) -> String) -> String {
     let earlier = items.len().saturating_sub(limit(detail));
     more(earlier) + &items[earlier..].iter().map(text).collect::<String>()

@@ -17,7 +17,7 @@ use ipam_plan::plan::{ChangeDocument, PlanDocument, SourceDocument};
 pub enum Detail {
     /// The first few of each group, and the number of the others.
     Short,
-    /// Everything.
+    /// The whole output, without limits.
     Full,
 }
 

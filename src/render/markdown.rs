@@ -170,7 +170,7 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
     }
 }
 
-/// `pools/a.yaml:7`
+/// A place in a file, such as `pools/a.yaml:7`.
 pub(super) fn place(origin: &OriginDocument) -> String {
     format!("{}:{}", origin.file, origin.line)
 }

@@ -25,7 +25,7 @@ impl PageLimit {
         page: "report",
     };
 
-    /// This limit less `bytes`, which leaves room for text after the page.
+    /// The limit reduced by `bytes`, which leaves room for text after the page.
     pub(super) fn less(self, bytes: usize) -> PageLimit {
         PageLimit {
             bytes: self.bytes.saturating_sub(bytes),
@@ -63,7 +63,8 @@ impl<'t> Page<'t> {
         Page { elsewhere, ..self }
     }
 
-    /// Whether this number of bytes fits, with room for the tail and for the counts of left-out entries.
+    /// Whether this number of bytes fits on the page, with room for the tail and for the counts of
+    /// left-out entries.
     fn fits(&self, bytes: usize, UpTo(eighths): UpTo) -> bool {
         self.text.len() + bytes + self.tail.len() + LEFT_OUT <= self.limit.bytes * eighths / 8
     }
@@ -76,7 +77,7 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// The rows that fit, below their title.
+    /// Adds the rows of a listing that fit, below their title.
     pub(super) fn listing(&mut self, mut listing: Listing<'_>) {
         let rows = std::mem::replace(&mut listing.rows, Box::new(std::iter::empty()));
         let rest = listing.rest.take().map(|(rest, count)| Row {
@@ -170,7 +171,7 @@ impl<'t> Page<'t> {
         }
     }
 
-    /// A diff below its title, which is Markdown.
+    /// Adds a diff below its title, which is Markdown.
     pub(super) fn diff(&mut self, title: &str, lines: &str) {
         if lines.is_empty() {
             return;

@@ -227,7 +227,7 @@ fn padded(text: &str, span: impl Fn(&str) -> String) -> String {
     )
 }
 
-/// Text in HTML.
+/// A text with its special characters escaped for HTML.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -130,7 +130,7 @@ fn lacks_pods(schedule: &ScheduleDocument) -> bool {
     schedule.moves.iter().any(|one| one.pods.is_none())
 }
 
-/// The moves of each wave, in its order.
+/// One listing of moves for each wave, in the order of the waves.
 fn waves(schedule: &ScheduleDocument) -> impl Iterator<Item = Listing<'_>> {
     let moves = schedule.moves.iter().map(|one| (one.node.as_str(), one));
     let moves: BTreeMap<&str, &NodeMove> = moves.collect();
@@ -209,7 +209,7 @@ fn common_reason(one: &NodeMove) -> &str {
     without.unwrap_or(&one.reason)
 }
 
-/// Each reason with its nodes.
+/// Each reason of a move, with the nodes that it moves.
 fn reasons_of(moves: &[NodeMove]) -> Vec<(String, Vec<String>)> {
     grouped(
         moves
@@ -228,7 +228,7 @@ fn risks_of(moves: &[NodeMove], detail: Detail) -> Vec<(String, Vec<String>)> {
     groups.map(|((risk, _), nodes)| (risk, nodes)).collect()
 }
 
-/// A text, and what to do about it.
+/// A reason, and what to do about it.
 type Cause = (String, String);
 
 /// Texts that differ only after a colon are one group, with the first few of what follows there.
@@ -267,7 +267,7 @@ fn risks<'p>(moves: &[NodeMove], detail: Detail) -> Listing<'p> {
     by_nodes("risks", "risk", Some("!"), risks_of(moves, detail), detail)
 }
 
-/// What nodes have in common, with these nodes.
+/// A listing of what nodes have in common, with the names of these nodes.
 fn by_nodes<'p>(
     title: &str,
     word: &'static str,
@@ -292,7 +292,7 @@ fn by_nodes<'p>(
         .rows(groups, row)
 }
 
-/// Each method with its steps and its number of nodes.
+/// A listing of each method, with the steps of the method and its number of nodes.
 fn steps(moves: &[NodeMove]) -> Listing<'_> {
     let mut methods: BTreeMap<&str, (&[Phase], usize)> = BTreeMap::new();
     for one in moves {

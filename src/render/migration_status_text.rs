@@ -65,7 +65,7 @@ pub fn migration_status(status: &MigrationStatus, detail: Detail) -> String {
     let failure = |one: &NodeStatus| Some(format!("{}: {}", one.phase, one.failure.as_ref()?));
     let failed = by_cause("failed", Paint::Red, nodes, failure, detail);
     text += &terminal::listing(failed, detail);
-    // Nothing is left to do for them.
+    // Nodes with a note need no further step.
     let note = |one: &NodeStatus| one.note.clone();
     let left = by_cause("left as they are", Paint::Yellow, nodes, note, detail);
     text += &terminal::listing(left, detail);
@@ -129,7 +129,7 @@ fn under_way(nodes: &[NodeStatus]) -> Listing<'_> {
     }
 }
 
-/// Nodes with what they have in common.
+/// A listing of nodes, grouped by a cause.
 fn by_cause<'p>(
     title: &str,
     paint: Paint,

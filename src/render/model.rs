@@ -4,20 +4,20 @@
 use super::phrase::Phrase;
 use super::text::{Paint, grouped_digits};
 
-/// A verdict and what it stands on.
+/// A report for a terminal or a page: the verdict, and the sections that explain it.
 pub(super) struct Report<'p> {
     /// Stands at the top, and again at the end: long output scrolls the first line away.
     pub(super) verdict: String,
-    /// Lines right below it.
+    /// Lines right below the verdict.
     pub(super) below: Vec<String>,
     pub(super) sections: Vec<Section<'p>>,
 }
 
 pub(super) enum Section<'p> {
     Listing(Listing<'p>),
-    /// A line of its own.
+    /// A note on a line of its own.
     Note(Phrase),
-    /// A line of its own, as a side note.
+    /// A side note on a line of its own.
     Aside(Phrase),
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Listing<'p> {
     pub(super) always: usize,
     /// The rows that have no place, in words, and how many they are.
     pub(super) rest: Option<(String, usize)>,
-    /// One row, to count those that do not fit on a page.
+    /// Noun for one row, to count rows that do not fit on a page.
     pub(super) noun: &'static str,
     pub(super) up_to: UpTo,
     /// Codes of rules that a terminal points to.
@@ -56,7 +56,7 @@ pub(super) struct Listing<'p> {
 /// The shape of rows on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Lines, each of which says what it is.
+    /// Lines, each of which names its subject.
     Lines,
     /// Lines below the title.
     Titled,
@@ -73,7 +73,7 @@ pub(super) enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UpTo(pub(super) usize);
 
-/// The whole page.
+/// Limit of a listing that may fill the whole page.
 pub(super) const WHOLE: UpTo = UpTo(8);
 
 /// A column: its heading on a page, where it is empty for none, and its place on a terminal.
@@ -94,7 +94,7 @@ pub(super) enum Place {
     Aside,
     /// In a line below, as a side note, once for adjacent rows with the same cell.
     Shared,
-    /// Nowhere: only a page has it.
+    /// Not on a terminal: only a page shows the cell.
     Page,
 }
 
@@ -133,11 +133,11 @@ pub(super) struct Row {
     pub(super) line: Option<Phrase>,
     /// Lines below the row, each with a word that says what it is, or none.
     pub(super) details: Vec<(&'static str, Phrase)>,
-    /// How many entries it stands for.
+    /// Number of entries that the row stands for.
     pub(super) count: usize,
     /// A diff below the row, or below the table of a page, where it has this title.
     pub(super) diff: Option<(Phrase, Vec<String>)>,
-    /// Whether it only counts others, in its first cell.
+    /// Whether the row only counts left-out rows, in its first cell.
     pub(super) is_rest: bool,
 }
 
@@ -197,7 +197,7 @@ impl<'p> Listing<'p> {
         }
     }
 
-    /// A row for each item, made when it is shown.
+    /// Adds a row for each item. A row is built when it is shown.
     pub(super) fn rows<T: 'p>(
         self,
         items: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator + 'p>,

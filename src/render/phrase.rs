@@ -47,12 +47,12 @@ impl Phrase {
         phrase
     }
 
-    /// The first names, and the number of the others.
+    /// The first names of a list, and the number of the other ones.
     pub(super) fn names(names: &[String], detail: Detail) -> Phrase {
         Phrase::listed(names.iter().map(|name| Phrase::of(name)), " ", detail)
     }
 
-    /// The first phrases, and the number of the others.
+    /// The first phrases of a list, and the number of the other ones.
     pub(super) fn listed(
         mut all: impl ExactSizeIterator<Item = Phrase>,
         between: &'static str,
@@ -79,7 +79,7 @@ impl Phrase {
         self
     }
 
-    /// A sentence, as [`Phrase::prose`] shows it.
+    /// Adds a sentence, which is shown like [`Phrase::prose`].
     pub(super) fn sentence(mut self, text: &str) -> Phrase {
         self.0.push(Part::Sentence(text.to_owned()));
         self

@@ -83,7 +83,7 @@ fn number(tested: &TestedPolicy<'_>, outcome: CaseOutcome) -> usize {
     cases.filter(|case| case.outcome == outcome).count()
 }
 
-/// The name of a case, or its place.
+/// Name of a policy test case, or its place in the files if it has no name.
 fn name(tested: &TestedCase<'_>) -> String {
     let case = tested.case;
     match &case.name {

@@ -26,7 +26,7 @@ fn section(section: Section<'_>, detail: Detail) -> String {
     }
 }
 
-/// The title and its rows; empty without any.
+/// A listing with title and rows as terminal text; empty without rows.
 pub(super) fn listing(listing: Listing<'_>, detail: Detail) -> String {
     let Listing {
         title,

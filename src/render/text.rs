@@ -21,15 +21,15 @@ pub(super) use ipam_core::text::{has_harmful, is_harmful};
 /// Colours of the terminal. The printing code strips them if the stream is no terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
-    /// An addition.
+    /// The colour of additions.
     Green,
-    /// A change.
+    /// The colour of changes.
     Yellow,
     /// Something blocked, removed or wrong.
     Red,
-    /// Headings.
+    /// The style of headings.
     Bold,
-    /// A side note.
+    /// The style of side notes.
     Dim,
 }
 
@@ -71,7 +71,7 @@ pub fn sanitized_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(json.chars().map(spell).collect())
 }
 
-/// Text with harmful characters masked. Its bytes keep their places.
+/// Text with each harmful character replaced by `?`s. All bytes keep their places.
 pub(super) fn masked(text: &str) -> String {
     text.chars()
         .map(|c| {
@@ -126,7 +126,7 @@ pub fn rule_page(page: &RulePage) -> String {
     text
 }
 
-/// Every code with its summary, by family.
+/// Every code of a finding with its summary, by family.
 pub fn rule_list(families: &[RuleFamily]) -> String {
     let pages = families.iter().flat_map(|family| &family.pages);
     let width = pages.map(|page| page.code.len()).max().unwrap_or_default();
@@ -141,7 +141,7 @@ pub fn rule_list(families: &[RuleFamily]) -> String {
     text + &pointer_to("CODE") + "\n"
 }
 
-/// One line for the end of a list of findings: how to read about their codes.
+/// Last line of a list of findings: how to read about their codes.
 pub(super) fn pointer<'c>(codes: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let mut codes = codes.into_iter();
     let first = codes.next()?;
@@ -197,7 +197,7 @@ const GROUPS: [&str; 4] = ["---", "+++", "~~~", "^^^"];
 /// How to escape a character that would be part of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escaping {
-    /// `\#`, for people.
+    /// `\#`, for text that people read.
     Backslash,
     /// `\u0023`, in JSON strings.
     Json,
@@ -232,7 +232,7 @@ pub(super) fn json_without_commands(json: &str) -> Cow<'_, str> {
     escaped(json, &inner_commands(json), Escaping::Json)
 }
 
-/// XML text with the same meaning and without commands.
+/// XML with the same meaning, in which CI systems find no commands.
 pub(super) fn xml_without_commands(xml: &str) -> Cow<'_, str> {
     escaped(xml, &commands(xml), Escaping::Reference)
 }
@@ -316,7 +316,7 @@ fn line_command(line: &str) -> Option<usize> {
     (ends && GROUPS.contains(&&*marker)).then(|| head[0].0)
 }
 
-/// The characters outside of colour sequences, with their places.
+/// Characters of a text outside colour sequences, with their byte positions.
 fn visible(text: &str) -> impl Iterator<Item = (usize, char)> {
     let mut skipped: Range<usize> = 0..0;
     text.char_indices().filter(move |(at, c)| {
@@ -336,7 +336,7 @@ fn colour(text: &str) -> Option<usize> {
     codes[end..].starts_with('m').then_some(end + 3)
 }
 
-/// The text with the characters at these places escaped.
+/// A text with the characters at these byte positions escaped.
 fn escaped<'t>(text: &'t str, places: &[usize], escaping: Escaping) -> Cow<'t, str> {
     if places.is_empty() {
         return Cow::Borrowed(text);

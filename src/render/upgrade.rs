@@ -129,7 +129,7 @@ pub fn upgrade_markdown(document: &UpgradeDocument, limit: PageLimit) -> String 
     page.listing(unjudged_parts(&document.unjudged));
     let hops = document.hops.len().max(1);
     for (index, one) in document.hops.iter().enumerate() {
-        // Each hop leaves room for those after it.
+        // Each hop leaves room on the page for the hops after it.
         let eighths = WHOLE.0.saturating_sub(hops - 1 - index).max(2);
         page.listing(hop(one, document.unjudged.len(), UpTo(eighths)));
     }

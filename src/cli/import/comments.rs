@@ -15,7 +15,7 @@ pub(super) fn commented(document: &str) -> String {
     lines.map(|line| format!("# {line}\n")).collect()
 }
 
-/// Why a pool is as it is.
+/// Comment above a pool: where its ranges and nodes come from.
 pub(super) fn of_pool(pool: &InferredPool) -> String {
     let evidence = &pool.evidence;
     let mut text = comment(&format!("{} {}", source(pool), holders(evidence)));
@@ -103,7 +103,7 @@ fn nodes(names: &[&NodeName], one: &str, several: &str) -> String {
     )
 }
 
-/// Why the Policy has its write path.
+/// Comment on the Policy's write path: why it was chosen.
 pub(super) fn of_write_path(path: &InferredWritePath) -> String {
     let text = match (path.used, path.choice) {
         (None, _) => "The IPAM mode of Cilium is unknown, so the write path is chosen when it is known.".to_owned(),
@@ -130,7 +130,7 @@ pub(super) fn of_hostnames(inferred: &Inferred) -> String {
     ))
 }
 
-/// How Services keep their addresses; empty without any.
+/// Comment on how Services keep their addresses; empty without Services.
 pub(super) fn of_services(inferred: &Inferred) -> String {
     match inferred.served_services {
         0 => String::new(),

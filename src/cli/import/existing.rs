@@ -17,9 +17,9 @@ use ipam_core::text::one_line;
 pub(super) enum Existing {
     /// No file that a plan would read.
     None,
-    /// The same files.
+    /// The directory has exactly the new files.
     Equal,
-    /// Other files: their differences.
+    /// The directory has other files: their differences from the new ones.
     Different(Vec<Difference>),
 }
 
@@ -29,7 +29,7 @@ impl Existing {
         *self == Existing::None && !arguments.dry_run
     }
 
-    /// The whole difference.
+    /// All differences as one text; `None` without differences.
     pub(super) fn difference(&self) -> Option<String> {
         match self {
             Existing::Different(differences) => Some(whole(differences)),

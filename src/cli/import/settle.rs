@@ -18,13 +18,13 @@ use ipam_plan::plan::{
     Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, Target, WritePathObstacle,
 };
 
-/// Most trials. One adds pins, one removes those that are no help, one disables pools.
+/// Limit of the trial plans. One trial adds pins, one removes useless pins, one disables pools.
 const TRIALS: usize = 5;
 
 /// Nodes that a note names.
 const NAMED: usize = 4;
 
-/// Most reasons of a refusal that are printed.
+/// Limit of the reasons that are printed for a refusal.
 const TOLD: usize = 10;
 
 /// The plan of new files.
@@ -32,7 +32,7 @@ pub(super) struct Trial {
     pub(super) document: PlanDocument,
     /// Errors and warnings of the plan.
     pub(super) diagnostics: String,
-    /// Why nodes cannot get a block, each with the way out.
+    /// Why nodes cannot get a block, each reason with its fix.
     pub(super) blocked: Vec<String>,
 }
 

@@ -13,10 +13,10 @@ use crate::cli::new_files::NewFile;
 const SNAPSHOT: &str = "cluster.json";
 
 const GITHUB: &str = ".github/workflows/cilium-ipam.yaml";
-/// Forgejo reads it, too.
+/// Workflow for Gitea. Forgejo reads it, too.
 const GITEA: &str = ".gitea/workflows/cilium-ipam.yaml";
 const GITLAB: &str = ".gitlab-ci.yml";
-/// Where `.gitlab-ci.yml` exists, it has to include this one.
+/// If `.gitlab-ci.yml` exists, it has to include this file.
 const GITLAB_INCLUDED: &str = ".gitlab/cilium-ipam.gitlab-ci.yml";
 
 /// A CI system.
@@ -42,7 +42,7 @@ impl CiSystem {
 
 /// The repository of the directory.
 pub(super) struct Repository {
-    /// Its top, relative to the working directory if that is in it.
+    /// Top of the repository, relative to the working directory if it lies below that.
     top: PathBuf,
     /// The directory of pools, from the top; empty if it is the top.
     directory: String,
@@ -65,7 +65,7 @@ impl Repository {
             .unwrap_or(&here);
         let relative = absolute.strip_prefix(top).unwrap_or(directory);
         let relative = relative.to_string_lossy().replace('\\', "/");
-        // GitHub replaces `${{ … }}` before a shell sees it.
+        // A shell would not protect `${{ … }}`: GitHub replaces it first.
         let given = directory.to_string_lossy();
         if given.contains(char::is_control)
             || relative.contains(char::is_control)
@@ -90,7 +90,7 @@ impl Repository {
     pub(super) fn usual_ci(&self) -> CiSystem {
         let is_there = |file: &str| self.top.join(file).symlink_metadata().is_ok();
         if is_there(GITHUB) || is_there(GITEA) {
-            // It checks another directory already.
+            // The existing workflow checks another directory already.
             CiSystem::None
         } else if self.top.join(".gitea").is_dir() || self.top.join(".forgejo").is_dir() {
             CiSystem::Gitea
@@ -113,7 +113,7 @@ impl Repository {
             CiSystem::Gitea => (GITEA, include_str!("ci/gitea.yaml"), "**"),
             CiSystem::Gitlab => (self.gitlab_name(), include_str!("ci/gitlab.yaml"), "**/*"),
         };
-        // As JSON, the pattern needs no other quotes.
+        // As a JSON list, the pattern needs no other quotes in YAML.
         let paths = serde_json::to_string(&[self.pattern(below)]).map_err(std::io::Error::from)?;
         let text = filled(
             template,

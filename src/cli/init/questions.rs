@@ -23,14 +23,14 @@ pub(super) struct Questions {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
-    /// On a terminal.
+    /// A person answers on the terminal.
     Person,
     /// Defaults are the answers, for this reason.
     Never(&'static str),
 }
 
 impl Questions {
-    /// Most questions of one run. An invalid answer repeats its question.
+    /// Limit of the questions of one run. An invalid answer repeats its question.
     const MOST: usize = 4;
 
     pub(super) fn new(common: &Common) -> Questions {

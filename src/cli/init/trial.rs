@@ -13,7 +13,7 @@ use ipam_core::model::{Finding, IpamMode, Severity};
 use ipam_core::text::joined;
 use ipam_plan::plan::{BlockedReason, OperatorObstacle, PlanDocument};
 
-/// Most reasons that `init` prints; the plan has all.
+/// Limit of the reasons that `init` prints; the plan has all of them.
 const TOLD: usize = 3;
 
 /// What the files would do.
@@ -22,7 +22,7 @@ pub(super) struct Trial {
     pub(super) headline: Option<String>,
     /// Errors and warnings of the plan.
     pub(super) diagnostics: String,
-    /// Why nodes cannot get a block yet, with the way out.
+    /// Why nodes cannot get a block yet, each reason with its fix.
     pub(super) blocked: BTreeSet<String>,
     /// Conditions for `plan --fail-on` in CI: those that need a person, unless the first plan has
     /// them already.

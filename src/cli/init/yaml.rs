@@ -17,7 +17,7 @@ use ipam_import::proposal::{PoolNodes, Proposal, ProposedPool, Split};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comments {
     Full,
-    /// The first document has them.
+    /// No comments: the first document has them.
     None,
 }
 

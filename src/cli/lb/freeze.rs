@@ -17,7 +17,7 @@ use ipam_core::model::ServiceName;
 use ipam_import::freeze::{Freeze, FrozenPin, Judgement, Left, WhyLeft, freeze, judge};
 use ipam_plan::plan::PlanDocument;
 
-/// Most trials: each but the last leaves out pins that the plan blocks.
+/// Limit of the trial plans: each but the last leaves out pins that the plan blocks.
 const TRIALS: usize = 5;
 
 /// Files whose plan writes pins and changes nothing else.

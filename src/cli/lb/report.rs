@@ -18,7 +18,7 @@ use ipam_plan::plan::{PlanDocument, Summary};
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";
 
-/// Most files and Services that the short report names.
+/// Limit of the files and Services that the short report names.
 const NAMED: usize = 10;
 
 /// The files that are written or removed.

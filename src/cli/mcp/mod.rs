@@ -49,7 +49,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let failed = |why: String| Failure::Failed(format!("the assistant's connection failed: {why}"));
     let running = server.serve((messages(), stdio().1)).await;
     let running = running.map_err(|error| failed(error.to_string()))?;
-    // The end of stdin ends it.
+    // The server ends when stdin ends.
     let ended = running.waiting().await;
     ended.map_err(|error| failed(error.to_string()))?;
     Ok(ExitStatus::Done)
@@ -131,7 +131,7 @@ const INVALID: &[u8] = b"{}\n";
 /// Bytes that wait for the protocol.
 const BUFFER: usize = 64 * 1024;
 
-/// The messages of stdin, up to its end.
+/// The protocol's messages from stdin, up to its end.
 pub(super) fn messages() -> DuplexStream {
     let (reader, mut writer) = tokio::io::duplex(BUFFER);
     tokio::spawn(async move {

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// Longest error of the protocol, in bytes.
 const LONGEST_ERROR: usize = 500;
 
-/// A question.
+/// A question of an assistant, with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Plan(PlanQuestion),
@@ -70,7 +70,7 @@ pub(super) struct MapQuestion {
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
-/// All tools. None of them writes.
+/// All tools of the server. No tool writes to the cluster or to files.
 pub(super) fn all() -> Vec<Tool> {
     [
         tool::<PlanQuestion>(
@@ -100,7 +100,7 @@ pub(super) fn all() -> Vec<Tool> {
 }
 
 fn tool<Q: JsonSchema + 'static>(name: &'static str, about: &'static str) -> Option<Tool> {
-    // All of them are objects.
+    // Every question is an object, so its schema is valid for a tool's input.
     let schema = schema_for_input::<Q>().ok()?;
     let reads = ToolAnnotations::new()
         .read_only(true)

@@ -129,7 +129,7 @@ fn nothing_moves(document: &ScheduleDocument) -> Result<ExitStatus, Failure> {
     }
 }
 
-/// Everything that it needs while it holds the lock.
+/// Inputs of a migration that runs with the lock.
 struct Run<'r> {
     arguments: &'r Arguments,
     common: &'r Common,

@@ -15,7 +15,7 @@ use ipam_core::model::NodeName;
 /// How often a pause looks for a signal.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// This process.
+/// The process that carries out a migration: its signals, its progress and the user's check.
 pub(super) struct ThisProcess<'p> {
     pub(super) interruption: &'p Interruption,
     pub(super) check: &'p CheckArguments,

@@ -158,7 +158,7 @@ pub(super) struct CheckArguments {
 }
 
 impl CheckArguments {
-    /// What the record keeps of it.
+    /// What the migration's record keeps of the check; `None` without a check.
     pub(super) fn document(&self) -> Option<CheckDocument> {
         self.check.as_deref().map(CheckDocument::of_command)
     }

@@ -125,13 +125,13 @@ pub(super) fn tell_windows(desired: &Desired, now: Timestamp) {
     output::warn(&format!("a maintenance window {state}"));
 }
 
-/// A schedule, and the cluster for which it was made.
+/// A schedule, and the observed cluster for which it was made.
 pub(super) struct Scheduled {
     pub(super) observed: Observed,
     pub(super) document: ScheduleDocument,
 }
 
-/// Schedules a migration of the cluster as it is now.
+/// Schedules a migration of the cluster in its current state.
 pub(super) async fn scheduled<C: Cluster>(
     cluster: &C,
     loaded: &Loaded,

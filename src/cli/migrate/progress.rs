@@ -19,9 +19,9 @@ pub(super) struct Progress {
     bar: Option<ProgressBar>,
     estimates: Estimates,
     done: BTreeSet<String>,
-    /// Nodes under way.
+    /// Nodes that are moving, with the step at which they are.
     phases: BTreeMap<NodeName, Phase>,
-    /// What was told of each node since its last step.
+    /// Lines that were printed about each node since its last step.
     told: BTreeMap<NodeName, BTreeSet<String>>,
     wave: String,
     direction: Direction,
@@ -153,7 +153,7 @@ impl Progress {
         told.insert(line.clone()).then_some(line)
     }
 
-    /// What the bar says after its count.
+    /// Text of the progress bar after its count.
     fn message(&self) -> String {
         let mut text = format!(", {}", self.wave);
         if self.direction == Direction::Forward {

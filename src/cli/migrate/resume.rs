@@ -107,7 +107,7 @@ pub(super) async fn undo(
 
 #[derive(Clone, Copy)]
 enum Way<'w> {
-    /// Where it was going.
+    /// Continue in the direction of the record.
     On {
         kubelets: &'w [NodeName],
         renewal: &'w RenewalArguments,
@@ -187,7 +187,7 @@ impl Continued<'_> {
             .await
     }
 
-    /// The files. Without a directory, those of the record.
+    /// Location of the files. Without a directory argument, the location in the record.
     fn location(&self, record: &MigrationRecord) -> Location {
         let given = self.revision.revision.clone();
         match self.directory {

@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     if let Some(status) = &mut status {
         status.runs_as = holder(&cluster).await?;
         if status.runs_as.is_some() {
-            // There is nothing to do while a program carries it out.
+            // While a program carries out the migration, the user has nothing to do.
             status.next.clear();
         }
     }

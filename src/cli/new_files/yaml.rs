@@ -52,7 +52,7 @@ pub(in crate::cli) fn head(kind: &str, name: &str) -> Result<String, Failure> {
     ))
 }
 
-/// A field of `spec` with these items.
+/// YAML of a field of `spec` that is a list of these items.
 pub(in crate::cli) fn list(
     field: &str,
     items: impl IntoIterator<Item = impl Display>,
@@ -72,7 +72,7 @@ pub(in crate::cli) fn block_size(sizes: &PerFamily<BlockSize>) -> String {
     format!("{{{}}}", joined(sizes.into_iter().flatten(), ", "))
 }
 
-/// The field `nodeSelector`; empty if it selects every node.
+/// YAML of the field `nodeSelector`; empty if the selector selects every node.
 pub(in crate::cli) fn node_selector(selector: &Selector) -> Result<String, Failure> {
     if *selector == Selector::default() {
         return Ok(String::new());
@@ -82,7 +82,7 @@ pub(in crate::cli) fn node_selector(selector: &Selector) -> Result<String, Failu
     Ok(format!("  nodeSelector:\n{}", lines.collect::<String>()))
 }
 
-/// As a `metav1.LabelSelector`.
+/// The selector in the form of a `metav1.LabelSelector`.
 fn label_selector(selector: &Selector) -> Value {
     let mut labels = Map::new();
     let mut expressions = Vec::new();

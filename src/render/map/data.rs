@@ -178,7 +178,7 @@ pub(super) struct Rect {
     pub(super) height: f64,
 }
 
-/// A panel and its place.
+/// A panel of the map with its form and rectangle.
 pub(super) struct PlacedPanel<'m> {
     pub(super) panel: &'m Panel,
     pub(super) shape: Shape,
@@ -193,7 +193,7 @@ pub(super) enum Shape {
     Wide,
 }
 
-/// All panels with their places.
+/// All panels of the map with their rectangles.
 pub(super) struct Layout<'m> {
     pub(super) panels: Vec<PlacedPanel<'m>>,
     /// The families that have panels, with the top of their parts.
@@ -248,7 +248,7 @@ impl Cell {
     }
 }
 
-/// The form of a panel, its width, and its height.
+/// Form, width and height of a panel.
 fn size(panel: &Panel) -> (Shape, f64, f64) {
     let depth = panel.depth().min(DEEPEST);
     let side = (SIDE * ((f64::from(depth) - 8.0) * GROWTH).exp2()).max(SMALLEST_SIDE);

@@ -20,7 +20,7 @@ use super::text::{count, printable};
 use ipam_core::net::Range;
 use ipam_doctor::map::{AddressMap, Area, AreaKind, Presence};
 
-/// Most areas in a list.
+/// Limit of the areas in a list.
 const MOST: usize = 300;
 
 /// The areas that overlap this one, by address. Those beyond the first 300 are counted by kind.
