@@ -55,11 +55,11 @@ struct Evidence {
     comments: Vec<forge::Comment>,
 }
 
-/// Where the evidence is.
+/// Where to find the evidence that the plan was reviewed.
 struct Search {
     commit: String,
     branch: Option<String>,
-    /// What must be the same in the branch, from the top of the repository.
+    /// Paths whose content must be the same in the branch, from the top of the repository.
     paths: Vec<String>,
     marker: Marker,
 }
@@ -100,12 +100,12 @@ impl Search {
 pub(super) struct Review {
     forge: Forge,
     directory: String,
-    /// What must be the same in the branch, from the top of the repository.
+    /// Paths whose content must be the same in the branch, from the top of the repository.
     paths: Vec<String>,
     cluster_name: Option<String>,
     commit: String,
     evidence: Evidence,
-    /// The plan of now.
+    /// The current plan, once it is made.
     plan: Mutex<Option<PlanDocument>>,
     report: OnceLock<Noted>,
 }

@@ -19,10 +19,10 @@ use ipam_core::net::Range;
 use ipam_desired::{Policy, weakened, weakened_rules};
 use ipam_plan::plan::{Plan, PlanDocument, RefusalDocument};
 
-/// The refusal of a limit.
+/// Code of the refusal by a limit.
 const LIMIT: &str = "policy-limit";
 
-/// The refusal of a rule.
+/// Code of the refusal by a rule.
 const RULE: &str = "policy-rule";
 
 #[derive(Clone, Debug, clap::Args)]

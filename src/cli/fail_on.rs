@@ -44,7 +44,7 @@ pub(super) enum FailOn {
     Never,
 }
 
-/// What may have conditions.
+/// A result of a command, in which conditions may hold.
 pub(super) trait Conditions {
     fn has(&self, condition: FailOn) -> bool;
 }

@@ -80,7 +80,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// For a command that would have written.
+    /// The failure of a command that would have written.
     pub(super) fn unwritten(self) -> Failure {
         match self {
             Failure::Invalid(diagnostics) => Failure::Unwritten(diagnostics),
@@ -88,12 +88,12 @@ impl Failure {
         }
     }
 
-    /// For files that have errors.
+    /// The failure for files that have errors.
     pub(super) fn invalid(loaded: &Loaded, detail: Detail) -> Failure {
         Failure::Invalid(diagnostics(loaded, detail))
     }
 
-    /// For a task that panicked. The panic is printed already.
+    /// The failure of a task that panicked. The panic is printed already.
     pub(super) fn from_panic<T>(error: tokio::task::JoinError) -> Result<T, Failure> {
         Err(Failure::Failed(format!(
             "this is a bug in cilium-ipam: {error}"

@@ -72,7 +72,7 @@ const OURS: [(&[&str], &str); 61] = [
 /// The only command of ours whose own commands have counterparts in other tools.
 pub(super) const MIGRATE: &str = "migrate";
 
-/// A note for commands whose purpose ours serves in another way.
+/// Notes for commands of other tools whose purpose `cilium-ipam` serves in another way.
 const NOTES: [(&str, &str); 11] = [
     ("fmt", "there is no formatter: any YAML layout works"),
     (

@@ -253,20 +253,20 @@ pub(super) const APPLIED: &str = "<!-- cilium-ipam applied -->\n";
 /// Hexadecimal digits of SHA-256.
 const DIGITS: usize = 64;
 
-/// The subject of a text of ours in a forge.
+/// The subject of a text that `cilium-ipam` writes to a forge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Comment {
     /// The plan of a pull request.
     Plan,
     /// The outcome of the apply of a plan.
     Outcome,
-    /// What differs in the cluster.
+    /// Differences in the cluster.
     Drift,
     /// Differences in the part of the cluster that these flags select.
     DriftOfPart(String),
 }
 
-/// The time of a text.
+/// The current time, as it is written in texts.
 pub(super) fn now() -> String {
     let now = Timestamp::from_second(Timestamp::now().as_second());
     now.map(|now| now.to_string()).unwrap_or_default()

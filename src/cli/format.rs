@@ -29,7 +29,7 @@ impl Format {
         Format::among(&[Format::Human, Format::Wide, Format::Json, Format::Yaml])
     }
 
-    /// A report that people pass on.
+    /// Parser for a command whose result is a report to pass on.
     pub(super) fn report() -> impl TypedValueParser<Value = Format> {
         Format::among(&[Format::Human, Format::Json, Format::Markdown, Format::Html])
     }

@@ -126,7 +126,7 @@ pub(super) async fn acquired<C: Cluster>(
     let acquiring = async { Ok(lease.acquire(timeout, &mut report_holder).await?) };
     let lock = interruption.cancels(acquiring).await;
     if let Err(Failure::Interrupted(_)) = lock {
-        // The lock may be ours already.
+        // This process may have the lock already.
         lease.release().await;
     }
     let lock = lock?;

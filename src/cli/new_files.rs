@@ -73,7 +73,7 @@ pub(super) fn wrote(files: &[NewFile]) -> String {
     text
 }
 
-/// What was made so far.
+/// Files and folders that were created so far.
 #[derive(Default)]
 struct Made {
     folders: Vec<PathBuf>,
@@ -152,7 +152,7 @@ fn unwritable(path: &Path, error: &Error) -> Failure {
 /// The unified difference of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
-    /// The two lines that name the files. Of escaped text only.
+    /// The two header lines that name the files. Contains only escaped text.
     pub(super) header: String,
     pub(super) body: String,
 }

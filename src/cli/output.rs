@@ -47,7 +47,7 @@ pub(super) fn page(
     })
 }
 
-/// Prints our own text unchanged, such as a shell script.
+/// Prints text of `cilium-ipam` itself unchanged, such as a shell script.
 pub(super) fn script(text: &str) -> std::io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -78,7 +78,7 @@ impl<W: Write> Sanitized<W> {
         Sanitized { inner, lines }
     }
 
-    /// Writes the last line.
+    /// Writes the end of the last line.
     fn end(mut self) -> std::io::Result<()> {
         self.lines.push(b'\n');
         self.write_lines()?;

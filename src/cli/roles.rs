@@ -82,7 +82,7 @@ impl ServiceAccount {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 
-    /// The end of names of objects that are for it alone.
+    /// Suffix of the names of objects that are only for this ServiceAccount.
     pub(super) fn object_name(&self) -> String {
         format!("{}.{}", self.namespace, self.name)
     }
@@ -222,7 +222,8 @@ impl Role {
         [of_cluster].into_iter().chain(of_namespaces).collect()
     }
 
-    /// The name has the account's, so that several accounts can have the role.
+    /// YAML of a binding. Its name has the ServiceAccount's name, so that several accounts can have
+    /// the role.
     fn binding(&self, kind: &str, namespace_line: &str, account: &ServiceAccount) -> String {
         let role = self.name;
         let ServiceAccount { namespace, name } = account;

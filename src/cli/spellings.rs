@@ -19,7 +19,7 @@ const DRY_RUN: &str = "--dry-run";
 /// A flag of `migrate`, with the meaning that `kubectl drain` gives it.
 const FORCE: &str = "--force";
 
-/// Arguments in our spelling.
+/// Arguments in the spelling of `cilium-ipam`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Translated {
     pub(super) arguments: Vec<OsString>,
@@ -27,7 +27,7 @@ pub(super) struct Translated {
     pub(super) switched_off: BTreeSet<String>,
 }
 
-/// The long names of our flags, without dashes.
+/// The long names of the flags of `cilium-ipam`, without dashes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LongFlags {
     pub(super) all: BTreeSet<String>,
@@ -48,14 +48,14 @@ enum Ours {
 /// The meaning of a flag of another tool.
 #[derive(Clone, Copy, Debug)]
 enum Meaning {
-    /// A flag without a value, or with `=true` or `=false`. `None` is our default.
+    /// A flag without a value, or with `=true` or `=false`. `None` is the default of `cilium-ipam`.
     Switch {
         on: Option<&'static str>,
         off: Option<&'static str>,
     },
     /// A switch as above of `apply` alone. Terraform's `plan` has it too; ours needs none.
     OfApply { off: &'static str },
-    /// A flag whose value we take as an argument without a flag.
+    /// A flag whose value `cilium-ipam` takes as an argument without a flag.
     Argument,
     /// We have no such flag; what to do instead.
     Instead(&'static str),

@@ -158,10 +158,10 @@ pub(super) fn drift<'p>(
     })
 }
 
-/// Findings of one rule that are shown whole.
+/// Limit of the findings of one rule that are shown whole.
 const SHOWN: usize = 5;
 
-/// Further findings of one rule that are named.
+/// Limit of the further findings of one rule that are named.
 const NAMED: usize = 10;
 
 /// Findings: some are shown whole, in their order; the others are named or counted by rule.

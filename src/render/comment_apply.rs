@@ -18,7 +18,7 @@ use ipam_plan::plan::{PlanDocument, TargetKind};
 /// Longest reason in characters, so that the plan below it still fits.
 const REASON: usize = 300;
 
-/// Changes that are left and have a row.
+/// Limit of the left changes that have a row.
 const LEFT: usize = 20;
 
 /// Causes of changes that are left, if nothing was applied.

@@ -173,7 +173,7 @@ fn way_back(change: &ChangeDocument) -> Phrase {
         .words(" in place of the new block, or apply the undo plan, which takes back all of the apply that can be undone; then drain the node and restart its agent again. Once the block is written, removing the pin is not enough")
 }
 
-/// Nodes of one pool that have a row.
+/// Limit of the nodes of one pool that have a row.
 const NODES: usize = 20;
 
 /// Nodes of each pool that have a row, if there are many pools.

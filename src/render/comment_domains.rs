@@ -18,7 +18,7 @@ use ipam_plan::plan::{ChangeDocument, DriftDocument, PlanDocument, TargetKind};
 /// Rows of the table by pool and failure domain.
 const GROUPS: usize = 40;
 
-/// Rows that a reader takes in at once.
+/// Limit of the rows that a reader takes in at once.
 const FEW_GROUPS: usize = 10;
 
 /// The changed nodes of one pool in one failure domain.

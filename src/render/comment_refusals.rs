@@ -16,7 +16,7 @@ use ipam_plan::plan::{
     RefusalDocument, TargetKind,
 };
 
-/// Messages of one cause that are shown.
+/// Limit of the messages of one cause that are shown.
 const SHOWN: usize = 3;
 
 /// The rule about addresses that Services lose.

@@ -156,7 +156,7 @@ impl Loss<'_> {
         }
     }
 
-    /// What keeps the addresses.
+    /// How the Services can keep their addresses.
     pub(super) fn way_out(&self) -> Phrase {
         match self.change {
             Some(change) if change.kind != TargetKind::Service => Phrase::new(
@@ -172,7 +172,7 @@ impl Loss<'_> {
         }
     }
 
-    /// The line, and lines with the Services that it does not name.
+    /// Rows of the loss: a line, and lines with the Services that it does not name.
     fn rows(&self) -> Vec<Row> {
         let most = limit(Detail::Short);
         let label = match self.is_certain() {

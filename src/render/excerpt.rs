@@ -12,7 +12,7 @@ use super::text::masked;
 use ipam_config::documents::{Documents, Lines};
 use ipam_core::model::Origin;
 
-/// Bytes of the longest line that is shown whole.
+/// Length of the longest line that is shown whole, in bytes.
 const LONGEST_LINE: usize = 240;
 
 /// Characters of a longer line that are shown before a place, and from the place on.

@@ -135,7 +135,7 @@ fn listed<'k>(keys: impl Iterator<Item = &'k String>) -> Phrase {
         .unwrap_or_default()
 }
 
-/// Lines around a change.
+/// Number of unchanged lines around a change.
 const CONTEXT: usize = 3;
 
 /// The lines of the diff, without file names; empty for a change without a manifest.

@@ -9,7 +9,7 @@ use super::text::{count, log_text, printable};
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimit {
     pub bytes: usize,
-    /// What would be too long.
+    /// Noun for the kind of page that would be too long.
     page: &'static str,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Page<'t> {
     limit: PageLimit,
     text: String,
     tail: &'t str,
-    /// Where the entries are that are left out, in the imperative.
+    /// Where to find left-out entries, in the imperative.
     elsewhere: &'t str,
     /// Number of entries that are left out, by their noun, in the order of the page.
     left_out: Vec<(&'static str, usize)>,

@@ -155,7 +155,7 @@ impl Pieces {
     }
 }
 
-/// Whether code may begin behind a character of our sentences.
+/// Whether code may begin after this character of a sentence.
 fn is_before_code(c: char) -> bool {
     c.is_whitespace() || "(\"'[/".contains(c)
 }
@@ -174,7 +174,7 @@ fn end_of_code(marked: &str) -> Option<usize> {
         .find(ends)
 }
 
-/// Signs that stand alone in our sentences.
+/// Whether a token is a sign that stands alone in sentences.
 fn is_sign(token: &str) -> bool {
     ["->", "→", "=", "/", "·", "–", "—", "…"].contains(&token)
 }

@@ -32,7 +32,7 @@ pub(super) struct Listing<'p> {
     pub(super) title: Phrase,
     /// How many there are, such as `3 nodes`.
     pub(super) how_many: String,
-    /// What a terminal says with that number.
+    /// Words that a terminal shows after `how_many`.
     pub(super) remark: &'static str,
     /// Colour of the title on a terminal.
     pub(super) paint: Paint,
@@ -44,7 +44,7 @@ pub(super) struct Listing<'p> {
     pub(super) rows: Box<dyn ExactSizeIterator<Item = Row> + 'p>,
     /// Rows that even a short output of a terminal has.
     pub(super) always: usize,
-    /// The rows that have no place, in words, and how many they are.
+    /// Rows that are left out, in words, and their number.
     pub(super) rest: Option<(String, usize)>,
     /// Noun for one row, to count rows that do not fit on a page.
     pub(super) noun: &'static str,
@@ -58,13 +58,13 @@ pub(super) struct Listing<'p> {
 pub(super) enum Form {
     /// Lines, each of which names its subject.
     Lines,
-    /// Lines below the title.
+    /// Lines below the title of the listing.
     Titled,
     /// Lines below a heading.
     Headed,
-    /// A table that a host shows at once.
+    /// A table that the host of a page shows at once.
     Open,
-    /// A table that a host folds away.
+    /// A table that the host of a page folds away.
     Folded,
 }
 

@@ -98,7 +98,7 @@ impl Phrase {
         self
     }
 
-    /// For a terminal, without colours.
+    /// The phrase as text for a terminal, without colours.
     pub(super) fn text(&self) -> String {
         let text = |part: &Part| match part {
             Part::Words(words) => words.clone(),

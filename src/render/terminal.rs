@@ -66,7 +66,7 @@ pub(super) fn listing(listing: Listing<'_>, detail: Detail) -> String {
     text
 }
 
-/// The line that counts rows that are not shown.
+/// The line that counts rows which are not shown.
 pub(super) fn more(hidden: usize) -> String {
     match hidden {
         0 => String::new(),

@@ -199,7 +199,7 @@ const GROUPS: [&str; 4] = ["---", "+++", "~~~", "^^^"];
 enum Escaping {
     /// `\#`, for text that people read.
     Backslash,
-    /// `\u0023`, in JSON strings.
+    /// `\u0023`, for JSON strings.
     Json,
     /// `&#35;`, in XML and Markdown.
     Reference,

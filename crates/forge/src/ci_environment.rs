@@ -23,7 +23,7 @@ pub struct CiEnvironment {
     pub pull_request: Option<PullRequest>,
     /// Last commit of the pull request when the job started.
     pub head: Option<String>,
-    /// The commit that the job runs for.
+    /// Commit that the CI job runs for.
     pub commit: Option<String>,
 }
 
@@ -217,7 +217,7 @@ impl CiEnvironment {
 /// Where `http` without TLS is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// Only to the own machine.
+    /// Only to loopback addresses of this machine.
     OnLoopback,
     /// To any host, as a person asked for.
     Anywhere,
@@ -311,7 +311,7 @@ pub enum ForgeError {
         place: String,
         /// What failed: the connection, or the server with its message.
         why: String,
-        /// What the server asked for.
+        /// Pause before a retry, if the server asked for one.
         retry_after: Option<Duration>,
     },
     /// The token is unknown, expired, or lacks a permission.
@@ -319,11 +319,11 @@ pub enum ForgeError {
     Denied {
         /// Method and address of the request.
         place: String,
-        /// 401, 403 or 404.
+        /// Status of the answer: 401, 403 or 404.
         status: u16,
         /// The words of the server, or nothing.
         words: String,
-        /// What may be missing.
+        /// Which permission or setting may be missing, for people.
         way_out: String,
     },
     /// The server answers with a status that no other variant covers.

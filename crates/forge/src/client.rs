@@ -16,7 +16,7 @@ use crate::routes::{Request, Routes};
 use crate::{ApiUrl, ForgeError, Kind};
 use retry::{Backoff, Budget, retry_after};
 
-/// Limit for one answer.
+/// Timeout of one answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
 /// Longest answer that is read, in bytes: Gitea lists all comments at once.

@@ -77,7 +77,7 @@ pub struct Posted {
     /// How the comment got its text.
     pub how: How,
     pub comment: Comment,
-    /// Number of further comments of ours with its marker, which were deleted.
+    /// Number of further comments by the same account with the marker, which were deleted.
     pub doubles: usize,
     /// Number of comments of others with its marker, which were left alone.
     pub forged: usize,
@@ -86,7 +86,7 @@ pub struct Posted {
 /// The outcome of [`post`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The comment has the text.
+    /// The comment was posted, or has the text already.
     Posted(Posted),
     /// The pull request has another last commit, which is here if it is known: the text is outdated,
     /// and nothing was posted.
@@ -198,7 +198,7 @@ struct Discussion<'c> {
 /// Comments with a marker.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Marked {
-    /// Of our own, the oldest first.
+    /// Comments with the marker by the token's account, the oldest first.
     ours: Vec<Comment>,
     /// Number of comments with the marker by other accounts.
     forged: usize,
@@ -269,7 +269,8 @@ impl Discussion<'_> {
         })
     }
 
-    /// Of two jobs at the same time, the younger comment deletes the older one.
+    /// Replaces the comment. Of two jobs at the same time, the younger comment deletes the older
+    /// one.
     fn replace(&self, marker: &Marker, text: &str, time: &str) -> Result<Posted, ForgeError> {
         let me = self.client.my_name()?;
         let Marked { mut ours, forged } = self.marked(&me, marker)?;

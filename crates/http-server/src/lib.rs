@@ -74,7 +74,7 @@ impl Answer {
         }
     }
 
-    /// A line of text.
+    /// An answer with a line of plain text.
     pub fn line(text: &str) -> Answer {
         Answer::text(StatusCode::OK, text)
     }
@@ -219,7 +219,7 @@ struct Open {
     task: AbortHandle,
 }
 
-/// The connections, the oldest first.
+/// Open connections, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limit: usize,

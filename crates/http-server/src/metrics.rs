@@ -32,7 +32,7 @@ macro_rules! metrics {
         }
 
         impl $name {
-            /// In the format of OpenMetrics.
+            /// All metrics in the format of OpenMetrics.
             pub(super) fn text(&self) -> String {
                 let mut text = String::new();
                 // Writing to a String does not fail.

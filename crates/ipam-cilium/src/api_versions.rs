@@ -35,7 +35,7 @@ enum Served {
     /// Both versions are served, and `v2alpha1` is marked as deprecated.
     V2AndDeprecated,
     V2,
-    /// The only version is deprecated.
+    /// Only one version is served, and it is marked as deprecated.
     OnlyDeprecated,
     Nothing,
 }

@@ -91,11 +91,11 @@ pub fn why_unknown(version: CiliumVersion) -> Option<String> {
 /// What triggers a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// Services that share an address.
+    /// Services that share an address trigger the fault.
     SharedAddress,
     /// Services that have an address which waiting Services could get.
     BesideWaiting,
-    /// Services of a sharing key that has several addresses.
+    /// Services of a sharing key with several addresses trigger the fault.
     SeveralAddressesOfAKey,
     /// Services with a sharing key that request an address which their pool reserves.
     ReservedAndShared,

@@ -17,9 +17,9 @@ ipam_core::text_enum! {
     /// A Lease of `cilium-ipam`, by the name of the object.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum LeaseName {
-        /// Held during an apply.
+        /// Lease that is held during an apply.
         Apply = "cilium-ipam",
-        /// Held by the operator that leads.
+        /// Lease of the operator that leads.
         Leader = "cilium-ipam-operator",
         /// Held while a migration is carried out.
         Migration = "cilium-ipam-migration",

@@ -27,7 +27,7 @@ const SMALL: [ObservedKind; 7] = [
     ObservedKind::ServiceCidr,
 ];
 
-/// More such kinds, read at the same time.
+/// Further kinds with few objects, read at the same time.
 const SMALL_TOO: [ObservedKind; 5] = [
     ObservedKind::Migration,
     ObservedKind::Definition(CiliumKind::Node),
@@ -36,12 +36,12 @@ const SMALL_TOO: [ObservedKind; 5] = [
     ObservedKind::PodIpPool,
 ];
 
-/// How much is read.
+/// Which kinds are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// The kinds that a plan needs.
+    /// The kinds that a plan needs are read.
     Plan,
-    /// The kinds that an examination needs.
+    /// The kinds that an examination needs are read.
     Examination,
 }
 
@@ -324,7 +324,7 @@ impl ListVisitor for Slimming {
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         let object: Value =
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
-        // The kinds that are written have a list of their own, with their fields.
+        // Kinds that `cilium-ipam` writes have a list of their own, with their fields.
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let is_listed_apart =
             self.kind == ObservedKind::MoreDefinitions && CiliumKind::of_definition(name).is_some();

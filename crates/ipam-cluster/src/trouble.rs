@@ -14,15 +14,15 @@ ipam_core::text_enum! {
         Outdated = "the API server shows an old state of the cluster: restart every kube-apiserver",
         /// No answer, or none in time.
         Unreachable = "the API server does not answer",
-        /// Missing, expired or unreadable credentials.
+        /// The credentials are missing, expired or unreadable.
         Credentials = "the credentials for the API server cannot be used",
-        /// A right is missing.
+        /// The API server denies a right.
         Forbidden = "the API server denies a right",
         /// The server refuses a request for a reason that no other variant covers.
         Refused = "the API server refuses a request",
         /// The server answers 429 for too long.
         Busy = "the API server is too busy",
-        /// An answer or an object that cannot be parsed.
+        /// An answer or an object cannot be parsed.
         Malformed = "the API server has a malformed object",
         /// Reading took so long that the server no longer has this version of the list (410).
         ListExpired = "a list of the API server expired before it was complete",

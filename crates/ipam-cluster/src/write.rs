@@ -31,7 +31,7 @@ pub enum Target {
     /// The ConfigMap of claims.
     Claims,
     Lease(LeaseName),
-    /// A custom resource of ours.
+    /// A custom resource of `cilium-ipam`, by its name.
     Custom(CustomKind, String),
     /// Status of a custom resource of `cilium-ipam`.
     Status(CustomKind, String),
@@ -43,7 +43,7 @@ pub enum Target {
     MigrationRecord(String),
     /// An Event that is created; the server chooses its name.
     Event {
-        /// The namespace that the Event is created in.
+        /// Namespace in which the Event is created.
         namespace: &'static str,
     },
 }
@@ -84,7 +84,7 @@ pub enum WriteError {
     /// The server refuses this write, and would refuse every retry.
     #[error("the server refused it: {0}")]
     Refused(String),
-    /// We have no permission.
+    /// The user has no permission for the write.
     #[error("no permission: {0}")]
     Forbidden(String),
     /// The server was busy for longer than the patience. Nothing was written.
@@ -124,7 +124,7 @@ impl Write {
     }
 }
 
-/// Metadata of an object of ours.
+/// Metadata of an object that `cilium-ipam` creates.
 pub(super) fn own_metadata(name: &str) -> Value {
     let (label, value) = OWNER_LABEL;
     json!({"name": name, "namespace": OWN_NAMESPACE, "labels": {label: value}})

@@ -41,7 +41,7 @@ pub enum Outcome {
 /// Progress of an apply.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// A change has its outcome.
+    /// The outcome of a change is known.
     Finished {
         change: &'e Change,
         outcome: &'e Outcome,
@@ -68,7 +68,7 @@ impl Stop {
 pub struct Unapplied {
     /// The outcome for the rest of the sequence.
     sequence: Option<Outcome>,
-    /// The outcome for ports that wait for a block of this node.
+    /// By node, the outcome of ports that wait for a block of the node.
     nodes: BTreeMap<NodeName, Outcome>,
 }
 
@@ -219,7 +219,7 @@ pub trait PortWriter: Sync {
     ) -> impl Future<Output = Result<(), WriteError>> + Send;
 }
 
-/// No OpenStack: refuses every write.
+/// A port writer without OpenStack: refuses every write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPorts;
 

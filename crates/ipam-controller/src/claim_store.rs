@@ -22,11 +22,11 @@ use ipam_plan::plan::{Change, NodeChange, claim_changes, settle_applied};
 pub(super) struct ClaimStore<'l, C> {
     cluster: &'l C,
     quarantine_for: SignedDuration,
-    /// Commit of the files.
+    /// Commit of the files, if they were read from Git.
     revision: Option<&'l str>,
     /// The claims as the cluster has them.
     stored: Claims,
-    /// With this pass's changes.
+    /// The claims with the changes of this pass.
     claims: Claims,
     version: Option<ObjectVersion>,
 }

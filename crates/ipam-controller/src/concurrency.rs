@@ -25,7 +25,7 @@ const SLOWDOWN: f64 = 0.5;
 /// Rates after which a higher limit is tried again.
 const SETTLED_FOR: usize = 16;
 
-/// Which limit there is.
+/// How the limit of concurrent writes is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallelism {
     Fixed(NonZeroUsize),
@@ -77,7 +77,7 @@ impl ConcurrencyLimit {
         self.window = Some((at, 0));
     }
 
-    /// The server answered a write.
+    /// Counts a write that the server answered.
     pub(crate) fn answered(&mut self, at: Instant) {
         let Some((since, writes)) = &mut self.window else {
             return;

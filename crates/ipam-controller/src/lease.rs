@@ -28,7 +28,7 @@ const OVERTAKEN: u32 = 3;
 pub struct Timing {
     /// How long a renewal keeps the Lease.
     pub duration: Duration,
-    /// Time between renewals: a third of `duration`, so that one may fail.
+    /// Time between renewals: a third of `duration`, so that one renewal may fail.
     pub renew: Duration,
     /// The holder stops when its renewals have failed for this long; `None` means never.
     pub give_up: Option<Duration>,
@@ -61,7 +61,7 @@ impl Timing {
 /// A Lease, and the process that wants to hold it.
 #[derive(Debug)]
 pub struct Lease<'c, C> {
-    /// Where the Lease is.
+    /// Cluster in which the Lease is stored.
     pub cluster: &'c C,
     pub name: LeaseName,
     /// Identity of the process as the Lease shows it; no two processes have the same.
@@ -107,7 +107,7 @@ impl OtherHolder {
     }
 }
 
-/// A Lease that we hold.
+/// A Lease that this process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     version: ObjectVersion,
@@ -154,7 +154,7 @@ impl<C: Cluster> Lease<'_, C> {
             LockSeen::NotKept => return Ok(Attempt::Done(Lock::None)),
         };
         let version = record.as_ref().map(|record| record.version.clone());
-        // A record of our own is from a write whose answer was lost.
+        // A record with this process as holder comes from a write whose answer was lost.
         let is_other =
             |record: &LockRecord| !record.holder.is_empty() && record.holder != self.identity;
         if let Some(record) = record.filter(is_other) {

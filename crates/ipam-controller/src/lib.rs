@@ -306,7 +306,7 @@ ipam_core::text_enum! {
     pub enum EventKind {
         /// For information only.
         Normal = "Normal",
-        /// A person should look.
+        /// A user should look at the Event.
         Warning = "Warning",
     }
 }

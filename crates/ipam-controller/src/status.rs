@@ -77,7 +77,6 @@ fn has(texts: &Texts, document: &SourceFile) -> bool {
     texts.get(&document.path) == Some(&document.text)
 }
 
-/// A condition without its transition time.
 struct NewCondition {
     about: &'static str,
     status: ConditionStatus,

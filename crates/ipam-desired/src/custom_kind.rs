@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use ipam_core::model::Origin;
 
-/// API group of our kinds.
+/// API group of the kinds of `cilium-ipam`.
 pub const GROUP: &str = "cilium-ipam.io";
 
 /// Version of the API group.
 pub const VERSION: &str = "v1alpha1";
 
 ipam_core::text_enum! {
-    /// A kind of our own, as written after `kind:`. All are cluster-scoped, like Nodes.
+    /// A kind of `cilium-ipam`, as written after `kind:`. All kinds are cluster-scoped, like Nodes.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum CustomKind {
         /// A pool of pod CIDRs.

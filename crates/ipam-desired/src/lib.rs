@@ -160,7 +160,7 @@ pub struct Pool {
     pub selector: Selector,
     /// Priority of the pool; of several pools, the highest wins.
     pub priority: i32,
-    /// Given only by a pin.
+    /// Ranges of which only pins get blocks.
     pub reserved: Vec<Range>,
     pub state: PoolState,
 }
@@ -172,7 +172,7 @@ impl Pool {
         (self.priority, self.selector.specificity())
     }
 
-    /// Order of preference, best first.
+    /// Orders pools by preference, the best first.
     pub fn best_first(a: &Pool, b: &Pool) -> Ordering {
         b.rank().cmp(&a.rank()).then_with(|| a.name.cmp(&b.name))
     }
@@ -240,7 +240,7 @@ pub struct Policy {
 /// A rule of the Policy over a plan.
 #[derive(Clone, Debug)]
 pub struct PolicyRule {
-    /// Unique in the Policy.
+    /// Name of the rule, unique in the Policy.
     pub name: String,
     /// Place of the rule's expression.
     pub origin: Origin,

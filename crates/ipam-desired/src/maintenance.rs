@@ -19,7 +19,7 @@ use ipam_core::model::Origin;
 pub struct MigrationPolicy {
     /// Times in which nodes may be changed. Empty: at any time.
     pub windows: Vec<MaintenanceWindow>,
-    /// Nodes at a time.
+    /// Limit of the nodes that are changed at a time.
     pub max_unavailable: NonZeroUsize,
 }
 
@@ -80,7 +80,7 @@ impl MigrationPolicy {
         }
     }
 
-    /// When the last of the windows that are open at a time closes.
+    /// When the last window closes that is open at `at`; `None` if none is open.
     fn close_after(&self, at: Timestamp) -> Option<Timestamp> {
         (self.windows.iter())
             .filter_map(|window| window.close_after(at))
@@ -154,7 +154,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule that does not occur after this never does.
+    /// Start of the search for an occurrence. A schedule that does not occur after it never does.
     const BEGINNING: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
     /// In these years, each day of a month is each day of the week. The search without a year goes
     /// on to the year 5000, which takes 100 times as long.

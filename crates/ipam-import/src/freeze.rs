@@ -68,7 +68,7 @@ pub enum WhyLeft {
     HasHostnames(Vec<ServedAddress>),
     /// LB-IPAM does not serve the Service.
     NotServed(NotServed),
-    /// The files pin it to other addresses: those, where, and what it holds.
+    /// The files pin the Service to other addresses: these, their place, and the held addresses.
     PinnedToOthers {
         pinned: Vec<IpAddr>,
         at: String,

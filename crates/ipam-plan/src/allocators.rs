@@ -10,7 +10,7 @@ use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Range, overlapping_pairs};
 use ipam_desired::Policy;
 
-/// The other allocator that matters most.
+/// The allocator of pod CIDRs, other than `cilium-ipam`, that matters most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherAllocator<'o> {
     /// The allocator assigns pod CIDRs to new Nodes.
@@ -24,7 +24,7 @@ pub enum OtherAllocator<'o> {
 }
 
 impl<'o> OtherAllocator<'o> {
-    /// The first one that the Policy does not acknowledge.
+    /// The first allocator that the Policy does not acknowledge.
     pub fn of(observed: &'o Observed, policy: &Policy) -> OtherAllocator<'o> {
         let acknowledged = &policy.acknowledged_allocators;
         let is_open = |one: &&Arc<Allocator>| !acknowledged.contains(&one.name);

@@ -256,19 +256,19 @@ pub enum Shape {
     /// The value is one of these texts, or null.
     OneOf(&'static [&'static str]),
     List(Box<Shape>),
-    /// Any keys, each with such a value.
+    /// An object with any keys, whose values have this shape.
     Map(Box<Shape>),
     /// The value has these fields and no other; a field may be absent.
     Fields(Fields),
 }
 
 impl Shape {
-    /// A list of such values.
+    /// The shape of a list whose items have this shape.
     pub fn list(of: Shape) -> Shape {
         Shape::List(Box::new(of))
     }
 
-    /// A map to such values.
+    /// The shape of a map whose values have this shape.
     pub fn map(to: Shape) -> Shape {
         Shape::Map(Box::new(to))
     }

@@ -30,7 +30,7 @@ pub struct Expression {
 #[error("{fault}")]
 pub struct CompileError {
     pub fault: Fault,
-    /// The bytes of the text that it is about; `None` for the whole.
+    /// Bytes of the text that the fault is about; `None` for the whole text.
     pub at: Option<Range<usize>>,
 }
 

@@ -128,7 +128,7 @@ fn evaluate_all(of_one: u64, rules: &[&Rule], input: &Value) -> Option<Vec<Verdi
 
 struct Judging<'j, 'p, 'v> {
     context: &'j Context<'p, 'v>,
-    /// The most that one rule may cost.
+    /// Budget of one rule.
     of_one: u64,
     /// What the rules together may still cost.
     left: u64,

@@ -47,7 +47,7 @@ const RUN: &str = "cilium-ipam run ";
 const ON_SERVER: &str = " on server ";
 
 impl RunId {
-    /// From 64 random bits.
+    /// Makes an id from 64 random bits.
     pub fn new(random: u64, server: Option<&Id>) -> RunId {
         let run = format!("{RUN}{random:016x}");
         RunId(match server {

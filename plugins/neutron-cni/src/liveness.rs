@@ -109,7 +109,7 @@ impl Remembered {
         remembered
     }
 
-    /// Of a port that was created for one interface.
+    /// Liveness of the interface for which a port was created.
     pub fn port_liveness(
         &self,
         port: &Port,
@@ -123,7 +123,7 @@ impl Remembered {
         }
     }
 
-    /// Of an interface that holds this pooled port.
+    /// Liveness of the interface that holds this pooled port.
     pub fn holder_liveness(
         &self,
         holder: &Attachment,
@@ -138,7 +138,7 @@ impl Remembered {
         }
     }
 
-    /// Of an interface that may hold a pooled port without a file.
+    /// Liveness of an interface that may hold a pooled port without a file.
     pub fn unknown_port_liveness(&self, port: &Port, epochs: &Epochs) -> Liveness {
         if self.holders_of(port).next().is_some() {
             Liveness::Possible

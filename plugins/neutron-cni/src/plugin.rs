@@ -99,7 +99,6 @@ impl NetworkSettings for Settings {
 /// The interface that ADD, DEL and CHECK are about.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'e> {
-    /// The container and its interface.
     pub attachment: &'e Attachment,
     /// The container's network namespace. A DEL may not name one.
     pub netns: Option<&'e Path>,
@@ -139,13 +138,13 @@ pub struct PluginRun {
     pub settings: Settings,
     /// When requests to Neutron end. The time up to `deadline` is for undoing.
     pub until: Instant,
-    /// When the run ends.
+    /// When the run ends, undoing included.
     pub deadline: Instant,
     user_agent: &'static str,
 }
 
 impl PluginRun {
-    /// A run that began then. `user_agent` names the program to OpenStack: name and version.
+    /// A run that began at `began`. `user_agent` names the program to OpenStack: name and version.
     #[must_use]
     pub fn new(settings: Settings, began: Instant, user_agent: &'static str) -> PluginRun {
         let deadline = began + settings.deadline;

@@ -183,7 +183,7 @@ impl NetworkState {
         self.synced.take()
     }
 
-    /// The numbers of ports that are known.
+    /// Known numbers of ports of the network, by their state.
     pub(super) fn port_counts(&self) -> PortCounts {
         PortCounts {
             attached: self.pool_counts.attached + self.own_ports,

@@ -138,7 +138,7 @@ impl PairsKeeper {
         // A pair that another writer added is not ours, even if it is wanted now.
         let added = missing_ranges(neutron, &self.port, wanted)?;
         let mut ours: BTreeSet<IpNet> = before.union(&added).copied().collect();
-        // Of several purposes that need a pair, the last one removes it.
+        // Of several purposes that need a pair, only the last one removes it.
         ours.extend(wanted.intersection(&others));
         // Record first: a pair without a record would stay for ever.
         self.remember(&before, &ours)?;

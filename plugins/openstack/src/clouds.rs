@@ -18,7 +18,7 @@ pub struct Cloud {
     pub region: Option<String>,
     /// `public`, `internal` or `admin`.
     pub interface: String,
-    /// A file with the trusted certificates; `None` trusts those of the machine.
+    /// File with the trusted certificates; `None` trusts the certificates of the machine.
     pub certificates: Option<String>,
     pub trust: Trust,
 }

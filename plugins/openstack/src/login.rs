@@ -23,9 +23,9 @@ const REFUSED_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// Where sessions are cached between runs.
 #[derive(Clone, Debug)]
 pub enum SessionCache {
-    /// Nowhere: each run logs in.
+    /// Sessions are not cached: each run logs in.
     Disabled,
-    /// In a folder, with facts that were read recently.
+    /// Sessions are cached in a folder, with facts that were read recently.
     In {
         /// Folder of the cache.
         folder: PathBuf,

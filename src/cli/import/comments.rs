@@ -6,7 +6,7 @@ use ipam_core::text::joined;
 use ipam_desired::PoolState;
 use ipam_import::import::{Evidence, Inferred, InferredPool, InferredWritePath, RangeSource};
 
-/// Nodes that a comment names.
+/// Limit of the nodes that a comment names.
 const NAMED: usize = 6;
 
 /// A document as a comment: uncommented, it is the document again.

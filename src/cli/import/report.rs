@@ -20,10 +20,10 @@ use ipam_plan::plan::{FindingDocument, Summary};
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";
 
-/// Remarks that are printed without `--show-all`.
+/// Limit of the remarks that are printed without `--show-all`.
 const TOLD: usize = 20;
 
-/// Reasons of blocked nodes that are printed.
+/// Limit of the reasons of blocked nodes that are printed.
 const BLOCKED: usize = 3;
 
 /// The source of the imported files.

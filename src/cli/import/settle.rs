@@ -21,7 +21,7 @@ use ipam_plan::plan::{
 /// Limit of the trial plans. One trial adds pins, one removes useless pins, one disables pools.
 const TRIALS: usize = 5;
 
-/// Nodes that a note names.
+/// Limit of the nodes that a note names.
 const NAMED: usize = 4;
 
 /// Limit of the reasons that are printed for a refusal.

@@ -12,7 +12,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::net::{Block, Family};
 use ipam_import::proposal::{CidrSource, Split, Suggestion};
 
-/// Labels that are named in the question.
+/// Limit of the labels that the question names.
 const NAMED: usize = 5;
 
 pub(super) struct Questions {
@@ -47,7 +47,7 @@ impl Questions {
         }
     }
 
-    /// Whether to go on without a cluster that cannot be read.
+    /// Asks whether to continue although the cluster cannot be read.
     pub(super) async fn continue_offline(&mut self) -> Result<(), Failure> {
         if let Asking::Never(why) = self.asking {
             return Err(Failure::Failed(format!(

@@ -11,7 +11,7 @@ use ipam_import::proposal::{Split, Suggestion};
 /// Prefix lengths of blocks, of the families that were named.
 pub(super) type Sizes = PerFamily<BlockSize>;
 
-/// Labels that are named if one is wrong.
+/// Limit of the labels that an error names.
 const NAMED: usize = 5;
 
 pub(super) fn cidr(text: &str) -> Result<Block, String> {

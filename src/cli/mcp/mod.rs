@@ -128,7 +128,7 @@ const LONGEST: u64 = 16 * 1024 * 1024;
 /// Valid JSON, but not a message of the protocol.
 const INVALID: &[u8] = b"{}\n";
 
-/// Bytes that wait for the protocol.
+/// Limit of the bytes that wait for the protocol.
 const BUFFER: usize = 64 * 1024;
 
 /// The protocol's messages from stdin, up to its end.

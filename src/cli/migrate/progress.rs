@@ -216,7 +216,7 @@ impl Estimates {
         }
     }
 
-    /// Seconds for the nodes that are not done.
+    /// Estimated seconds for the nodes that are not done.
     fn left(&self, done: &BTreeSet<String>) -> i64 {
         let of_wave = |nodes: &Vec<(String, i64)>| -> i64 {
             let left = nodes.iter().filter(|(node, _)| !done.contains(node));

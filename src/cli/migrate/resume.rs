@@ -112,7 +112,7 @@ enum Way<'w> {
         kubelets: &'w [NodeName],
         renewal: &'w RenewalArguments,
     },
-    /// Back, after a confirmation.
+    /// Move back, after a confirmation.
     BackAsk,
     BackApproved,
 }
@@ -270,7 +270,7 @@ pub(super) struct RenewalArguments {
 }
 
 impl RenewalArguments {
-    /// The record that is approved now.
+    /// The record after the approval of changed files or of another check.
     pub(super) fn renewed(
         &self,
         record: MigrationRecord,

@@ -110,7 +110,7 @@ pub fn html(map: &AddressMap) -> serde_json::Result<String> {
     Ok(filled(PAGE, &parts))
 }
 
-/// JSON that no parser of HTML takes for markup.
+/// JSON in which no parser of HTML sees markup.
 fn without_markup(json: &str) -> String {
     json.replace('&', "\\u0026")
         .replace('<', "\\u003c")

@@ -110,11 +110,11 @@ pub fn conflicts<'p>(
     conflicts
 }
 
-/// Two ranges of one pool that overlap.
+/// Two ranges of a pool that overlap; `None` if no ranges do.
 fn overlap_within(place: usize, pool: &AddressPool) -> Option<Overlap> {
     let mut ranges: Vec<Range> = pool.ranges.iter().map(|range| range.range).collect();
     ranges.sort_unstable();
-    // Of the ranges before, the one that reaches furthest.
+    // Of the earlier ranges, the one with the highest last address.
     let mut widest: Option<Range> = None;
     for range in ranges {
         match widest {

@@ -47,7 +47,7 @@ fn shows(request: &Request<'_, '_>) -> Shows {
 }
 
 impl Rivals {
-    /// `sure` are the addresses that nothing takes away.
+    /// `sure` are the addresses that each Service certainly keeps.
     fn new(services: &[Request<'_, '_>], sure: &[Vec<IpAddr>]) -> Rivals {
         let mut rivals = Rivals::default();
         // Services with the same labels share one set of pools: its address tells them apart.

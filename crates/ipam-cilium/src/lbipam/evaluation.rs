@@ -48,7 +48,7 @@ pub(super) struct Evaluation<'p> {
     pub(super) reservations: Vec<Reservation<'p>>,
     /// Indexes of the ranges of which a Service takes an address that nothing tells.
     pub(super) chosen_from: BTreeSet<usize>,
-    /// Empty in the usual order.
+    /// Demand of Services that lack an address. Empty in the usual order of serving.
     pub(super) takers: Takers,
     pub(super) imported: Vec<Imported<'p>>,
     /// Addresses that Services keep, before any gets a new one.

@@ -172,7 +172,7 @@ impl Members {
 
     fn join_overlapping(&mut self, mut ranges: Vec<(Range, usize)>) {
         ranges.sort_unstable();
-        // Of the ranges before, the one that reaches furthest.
+        // Of the earlier ranges, the one with the highest last address.
         let mut widest: Option<(Range, usize)> = None;
         for (range, member) in ranges {
             match widest {

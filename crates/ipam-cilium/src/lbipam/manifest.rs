@@ -18,28 +18,28 @@ use ipam_core::net::{Address, Block, BlockError, Range, is_written_as_mapped};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressPoolManifest {
-    /// `metadata.labels`.
+    /// `metadata.labels` of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: Labels,
-    /// `metadata.annotations`.
+    /// `metadata.annotations` of the pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// `spec`.
+    /// `spec` of the pool.
     pub spec: AddressPoolSpec,
 }
 
-/// `spec`.
+/// `spec` of a `CiliumLoadBalancerIPPool`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddressPoolSpec {
-    /// Ranges, read up to 1.15.
+    /// Ranges that Cilium reads up to 1.15.
     #[serde(
         default,
         deserialize_with = "nullable",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub cidrs: Vec<AddressBlock>,
-    /// Ranges, read from 1.15 on.
+    /// Ranges that Cilium reads from 1.15 on.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -186,7 +186,7 @@ impl AddressPoolSpec {
             .filter_map(|block| Some(block.range()?.range))
     }
 
-    /// `spec.allowFirstLastIPs`.
+    /// What `spec.allowFirstLastIPs` says.
     pub fn first_last(&self) -> FirstLast {
         match self.allow_first_last.as_deref() {
             Some("Yes") => FirstLast::Allowed,

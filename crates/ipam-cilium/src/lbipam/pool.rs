@@ -32,7 +32,7 @@ pub struct AddressRange {
     pub form: RangeForm,
 }
 
-/// `spec.allowFirstLastIPs`.
+/// The value of `spec.allowFirstLastIPs` of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstLast {
     /// The value `Yes`: Services may get the first and last address of a CIDR.
@@ -44,7 +44,7 @@ pub enum FirstLast {
     Unset,
 }
 
-/// `spec.disabled`.
+/// The value of `spec.disabled` of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServingState {
     #[default]
@@ -80,7 +80,7 @@ pub struct AddressPool {
 }
 
 impl AddressPool {
-    /// Whether a Service with these labels may use it. `labels` include the pseudo-labels.
+    /// Whether a Service with these labels may use the pool. `labels` include the pseudo-labels.
     pub fn selects(&self, labels: &Labels) -> bool {
         self.selector
             .as_ref()

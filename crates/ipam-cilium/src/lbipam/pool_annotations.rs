@@ -19,9 +19,9 @@ pub const PRIORITY: &str = "cilium-ipam.io/priority";
 /// Addresses of the pool that no Service gets, separated by commas: CIDRs, `first-last`, addresses.
 pub const RESERVED: &str = "cilium-ipam.io/reserved";
 
-/// Start of the keys of our annotations.
+/// Prefix of the keys of annotations of `cilium-ipam`.
 pub const OUR_PREFIX: &str = "cilium-ipam.io/";
-/// Our annotations of a pool.
+/// Annotations of `cilium-ipam` that a pool may have.
 pub const POOL_ANNOTATIONS: [&str; 2] = [PRIORITY, RESERVED];
 
 impl AddressPoolManifest {

@@ -184,7 +184,7 @@ impl Rivalry {
         rivalry
     }
 
-    /// Adds that of a part. `waiting` counts all Services.
+    /// Adds the rivalry of a part of the pools and Services. `waiting` counts all Services.
     pub fn add(&mut self, part: &PartRivalry, waiting: &Waiting) {
         let scarce = part
             .demands

@@ -20,7 +20,7 @@ pub enum NotServed {
     /// The value of `default-lb-service-ipam`, which leaves Services without a class to another
     /// program.
     Default(String),
-    /// A setting that is off decides about the class.
+    /// The setting that enables the class is off.
     PartOff {
         class: &'static str,
         setting: &'static str,
@@ -89,7 +89,7 @@ pub struct LbRules {
 /// Whether two Services with the same port may share an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PortUse {
-    /// If the protocols differ.
+    /// Services may share the address if the protocols of the ports differ.
     ByProtocol,
     /// Two Services with the same port never share an address.
     Exclusive,

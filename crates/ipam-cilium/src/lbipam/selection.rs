@@ -55,7 +55,7 @@ pub(super) struct Selection<'p> {
     pools: &'p [AddressPool],
     /// Indexes of pools without a selector: they select every Service.
     of_all: Vec<usize>,
-    /// Indexes of the other pools.
+    /// Indexes of the pools with a selector, each with its selector.
     of_some: Vec<(usize, &'p Selector)>,
     /// The selectors of the pools in `of_some`, in the same order.
     selectors: SelectorIndex,

@@ -52,7 +52,7 @@ ipam_core::text_enum! {
 /// An address that a Service gets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GainedAddress {
-    /// This address, because the Service requests or shares it.
+    /// The Service gets this address, because it requests or shares it.
     Exactly(IpAddr),
     /// One address of this family from one of these pools. Which address is not predictable.
     OneOf {
@@ -141,7 +141,7 @@ impl Pending {
         }
     }
 
-    /// The address that the Service gets when its holder moves on.
+    /// Address that the Service gets when the Service that holds it moves on.
     pub fn awaits(&self) -> Option<IpAddr> {
         match self {
             Pending::AlreadyAllocated(address) | Pending::Incompatible { address, .. } => {

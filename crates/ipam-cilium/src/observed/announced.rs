@@ -30,7 +30,7 @@ ipam_core::text_enum! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announced {
     pub speaker: BgpSpeaker,
-    /// Source of the blocks.
+    /// Field from which the speaker takes the blocks.
     pub field: HoldingField,
     /// The families that the speaker announces to a peer.
     pub families: BTreeSet<Family>,
@@ -321,7 +321,7 @@ impl Observed {
     }
 }
 
-/// Cilium's setting of that range.
+/// Key of Cilium's setting of the native-routing range.
 pub fn native_routing_setting(family: Family) -> &'static str {
     match family {
         Family::Ipv4 => "ipv4-native-routing-cidr",

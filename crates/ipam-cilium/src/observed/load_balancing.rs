@@ -55,11 +55,11 @@ pub struct SeenAddressPool {
     pub version: ObjectVersion,
     /// `metadata.creationTimestamp`; `None` if the pool does not exist yet.
     pub created: Option<String>,
-    /// The parts that users and this program write.
+    /// The parts of the pool that users and `cilium-ipam` write.
     pub manifest: AddressPoolManifest,
-    /// Keys of labels that we wrote.
+    /// Keys of labels that `cilium-ipam` wrote.
     pub our_labels: BTreeSet<String>,
-    /// Keys of annotations that we wrote.
+    /// Keys of annotations that `cilium-ipam` wrote.
     pub our_annotations: BTreeSet<String>,
     /// Field manager of the last write to its spec, and the time.
     pub author: Option<(String, String)>,
@@ -75,9 +75,9 @@ pub struct AddressPoolStatus {
     pub conflicting: Option<String>,
     /// Number of all addresses of the pool, as text.
     pub total: Option<String>,
-    /// Number of addresses in use.
+    /// Number of the pool's addresses that are in use, as text.
     pub used: Option<String>,
-    /// Number of free addresses.
+    /// Number of the pool's free addresses, as text.
     pub available: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use super::{Observed, PodRanges, setting_key};
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize, Family};
 
-/// The keys of each family.
+/// Keys of CIDRs and mask size in the setting, for each family.
 const KEYS: [(Family, &str, &str); 2] = [
     (Family::Ipv4, "ipv4-cidrs", "ipv4-mask-size"),
     (Family::Ipv6, "ipv6-cidrs", "ipv6-mask-size"),

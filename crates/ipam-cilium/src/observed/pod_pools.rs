@@ -21,7 +21,7 @@ ipam_core::text_enum! {
     /// A version of the API that serves `CiliumPodIPPool`s, as written in `apiVersion`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum PodPoolApi {
-        /// Up to Cilium 1.20.
+        /// Served up to Cilium 1.20.
         V2Alpha1 = "cilium.io/v2alpha1",
         /// Served by Cilium 1.21 and later.
         V2 = "cilium.io/v2",
@@ -36,7 +36,7 @@ pub struct SeenPodPool {
     pub ranges: PerFamily<PodRanges>,
     /// Entries that are not CIDRs or sizes.
     pub unreadable: Vec<String>,
-    /// Fields beside the ranges.
+    /// Fields of the spec other than the ranges.
     pub other_fields: Vec<String>,
     /// `reservedRanges` of both families: addresses inside the CIDRs that no Pod gets.
     pub reserved: Vec<Range>,
@@ -100,7 +100,7 @@ struct PodPoolSpecView {
 }
 
 impl PodPoolSpecView {
-    /// The fields of 1.19 and 1.20 that it sets beside the ranges.
+    /// Fields of 1.19 and 1.20 that the spec sets in addition to the ranges.
     fn other_fields(&self) -> Vec<String> {
         let has_reserved = |family: &Option<FamilyView>| {
             family
@@ -265,7 +265,7 @@ impl Observed {
             && self.may_have(behaviours::CLUSTER_POOL_CONVERSION)
     }
 
-    /// CiliumNodes that this conversion has not reached.
+    /// CiliumNodes that the conversion to ipam `multi-pool` has not reached.
     pub fn unconverted(&self) -> impl Iterator<Item = &Arc<CiliumNode>> {
         let converts = self.converts_to_multi_pool();
         let nodes = self.cilium_nodes.values();

@@ -59,7 +59,7 @@ pub enum SeenSubnet {
     },
     /// Neutron has no subnet of this id, or hides it from these credentials.
     Missing,
-    /// Reading failed, with the reason.
+    /// Reading the subnet failed, with the reason.
     Unread(String),
 }
 

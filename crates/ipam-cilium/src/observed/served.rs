@@ -162,7 +162,7 @@ impl Definitions {
         self.0.iter().map(|(plural, kind)| (plural.as_str(), kind))
     }
 
-    /// Adds one of Cilium's.
+    /// Adds a definition, if it is one of Cilium's.
     pub(super) fn add(&mut self, view: DefinitionView<'_>) {
         let name: &str = &view.metadata.name;
         if !is_of_cilium(name) {

@@ -34,7 +34,7 @@ ipam_core::text_enum! {
     /// A version of the API that serves `CiliumNodeConfig`s, as written in `apiVersion`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum NodeConfigApi {
-        /// Up to Cilium 1.15.
+        /// Served up to Cilium 1.15.
         V2Alpha1 = "cilium.io/v2alpha1",
         /// Served by Cilium 1.16 and later.
         V2 = "cilium.io/v2",
@@ -61,7 +61,7 @@ pub struct Agent {
     pub started: String,
 }
 
-/// Source of an effective setting.
+/// Where the effective value of a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingSource<'o> {
     /// The ConfigMap `cilium-config`.

@@ -159,7 +159,7 @@ pub(super) struct NodeStatus<'a> {
 
 #[derive(Default, Deserialize)]
 pub(super) struct Allocatable {
-    /// A text, or a number in a file that a person wrote.
+    /// The number of Pods as text. A file that a person wrote may have a JSON number.
     #[serde(default)]
     pub pods: serde_json::Value,
 }

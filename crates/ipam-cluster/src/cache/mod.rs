@@ -55,13 +55,13 @@ pub use snapshot::Uncached;
 pub struct ClusterCache<C> {
     cluster: C,
     state: Mutex<State>,
-    /// Something that plans depend on has changed.
+    /// Notified when something that plans depend on has changed.
     moved: Notify,
-    /// When the first of these changes was reported.
+    /// When the first change that is not planned yet was reported.
     first_event_at: Mutex<Option<Instant>>,
-    /// A re-list was requested.
+    /// Notified when a re-list was requested.
     relist: Notify,
-    /// A kind that shows blocks is behind what plans need.
+    /// Notified when a kind that shows blocks is behind what plans need.
     lagging: Notify,
     /// The cluster went back in time.
     went_back: Notify,

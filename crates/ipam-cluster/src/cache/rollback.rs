@@ -102,10 +102,10 @@ pub(super) fn is_quarantined(kinds: &Kinds, forgotten: &BTreeMap<Block, NodeName
         .all(|(block, node)| cached.get(block) == Some(&node))
 }
 
-/// Whether our writes are in lists that began after their answers.
+/// Whether writes of this process are in lists that began after the answers to these writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WritesSeen {
-    /// No list shows that one is missing.
+    /// No list shows that a write is missing.
     Intact,
     /// The server had a write, and has an earlier object, an earlier moment, or no claims.
     Undone,

@@ -19,7 +19,7 @@ use ipam_core::net::Block;
 pub struct Snapshot<'m, C> {
     cache: &'m ClusterCache<C>,
     kinds: BTreeMap<ObservedKind, CachedKind>,
-    /// Every kind that shows blocks has reached this resourceVersion.
+    /// resourceVersion that every kind that shows blocks has reached.
     claims_at: u64,
     tombstones: BTreeSet<Block>,
 }
@@ -86,7 +86,7 @@ fn in_place<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The cluster behind a cache.
+/// The cluster behind a cache, without the cache.
 #[derive(Debug)]
 pub struct Uncached<'m, C>(&'m ClusterCache<C>);
 

@@ -21,7 +21,7 @@ use ipam_core::net::Block;
 pub(super) enum CacheEffect {
     /// No change that plans depend on.
     None,
-    /// Plans may come out differently.
+    /// Something has changed that plans depend on.
     Changed,
     /// A kind that shows blocks is older than foreign claims or than a list beside the cache.
     Lagging,
@@ -64,12 +64,12 @@ pub(super) struct State {
     reserved: BTreeSet<(Block, NodeName)>,
     /// The cluster went back in time, and the forgotten blocks are not quarantined yet.
     rollback: Option<Rollback>,
-    /// Number of answered writes.
+    /// Number of writes of this process that were answered.
     answers: u64,
     /// Number of requested re-lists. The cache serves no plan until all of them are done.
     relists_requested: u64,
     relists_done: u64,
-    /// resourceVersion of the claims that we wrote last.
+    /// resourceVersion of the claims that this process wrote last.
     claims_written: u64,
     /// A write of the claims is under way. Only its answer tells whose a newer version is.
     is_writing_claims: bool,
@@ -211,7 +211,8 @@ impl State {
         Some(rollback)
     }
 
-    /// From and to which resourceVersion the cluster went back, until that is settled.
+    /// From which to which resourceVersion the cluster went back; `None` once the rollback is
+    /// settled.
     pub(super) fn rollback_at(&self) -> Option<(u64, u64)> {
         self.rollback
             .as_ref()
@@ -287,7 +288,7 @@ impl State {
         self.failed_comparisons
     }
 
-    /// A comparison with the server succeeded. Returns whether that ends a trouble.
+    /// Records a successful comparison with the server. Returns whether that ends a trouble.
     pub(super) fn server_answers(&mut self) -> bool {
         self.failed_comparisons = 0;
         self.trouble.remove("").is_some()

@@ -288,7 +288,7 @@ fn without_random_end(name: &[u8]) -> Option<&[u8]> {
     end.iter().all(u8::is_ascii_alphanumeric).then_some(start)
 }
 
-/// How files begin that are to take the place of this one.
+/// Prefix of the names of temporary files that will replace the target.
 fn prefix(target: &Path) -> OsString {
     let mut prefix = OsString::from(".");
     prefix.push(target.file_name().unwrap_or_default());

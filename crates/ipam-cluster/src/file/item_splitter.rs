@@ -39,7 +39,7 @@ enum Place {
     Around,
     /// Between two items of the list.
     Between,
-    /// In an item that begins at this byte of the batch.
+    /// In an item, which begins at this byte of the batch.
     Item(usize),
 }
 
@@ -95,7 +95,7 @@ pub(super) struct ItemSplitter<R> {
     string_start: usize,
 }
 
-/// The text around the items.
+/// Text of the list outside its items.
 #[derive(Deserialize)]
 struct Around {
     kind: String,

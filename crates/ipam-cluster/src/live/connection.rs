@@ -105,7 +105,8 @@ fn shown(url: &Uri) -> String {
 /// takes less.
 fn prompt_client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
-        // The default client supports proxies, or reports that it does not.
+        // With a proxy, the default client is used: it supports the proxy, or reports that it does
+        // not.
         return Client::try_from(config);
     }
     let mut connector = HttpConnector::new();
@@ -130,7 +131,7 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn elapsed(&self) -> Duration;
     /// Waits for `pause`.
     fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
-    /// A generator for one request.
+    /// A generator of random numbers for the retries of one request.
     fn rng(&self) -> fastrand::Rng;
 }
 

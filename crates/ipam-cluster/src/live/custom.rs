@@ -20,7 +20,7 @@ use ipam_desired::CustomKind;
 pub struct CustomList {
     /// Whether the kind could be read.
     pub seen: Seen,
-    /// The resourceVersion of the list.
+    /// resourceVersion of the list.
     pub version: u64,
     /// The objects as JSON.
     pub objects: Vec<Value>,
@@ -116,7 +116,7 @@ impl LiveCluster {
     }
 }
 
-/// Attempts, where lists expire.
+/// Limit of the attempts to read a list, because lists expire.
 const ATTEMPTS: usize = 3;
 
 /// A kind of another program.

@@ -19,7 +19,7 @@ use ipam_core::text::one_line;
 /// Objects in one page. Pages of 500, client-go's default, take the server a fifth longer in all.
 const PAGE: usize = 1_000;
 
-/// Collects whole objects.
+/// Collects the objects of a list as whole JSON values.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
     resource: &'static str,
@@ -63,7 +63,7 @@ impl ListVisitor for Objects {
 #[derive(Clone, Copy)]
 pub(super) struct Listing<'l> {
     pub(super) resource: &'static str,
-    /// The kind of an object.
+    /// Kind of the objects.
     pub(super) kind: &'l str,
     pub(super) path: &'l str,
     /// To be appended to another parameter.

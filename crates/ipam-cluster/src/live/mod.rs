@@ -46,7 +46,7 @@ pub struct LiveCluster {
     on_request: Option<OnRequest>,
     /// Largest accepted answer, in bytes.
     largest_answer: usize,
-    /// In bytes. An answer that is larger is copied while it is read.
+    /// Bytes for which room is reserved. A larger answer is copied while it is read.
     room_for_answer: usize,
 }
 

@@ -23,7 +23,7 @@ use retry::{Backoff, retry_after};
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10))
     .with_retry_after_cap(Duration::from_secs(60));
 
-/// Longest time for one answer.
+/// Timeout of one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Largest answer. A page of 1,000 objects of the largest size that etcd takes, 1.5 MiB, is smaller.

@@ -27,7 +27,7 @@ pub(super) struct PatchedMetadata {
 
 struct WriteRequest<'w> {
     method: Method,
-    /// With a query, if it has one, but without our field manager.
+    /// Path with the query, if there is one, but without the parameter `fieldManager`.
     path: String,
     content_type: &'static str,
     body: Cow<'w, Value>,
@@ -73,7 +73,7 @@ impl<'w> WriteRequest<'w> {
 
     fn build(&self) -> Result<Request<Body>, http::Error> {
         let separator = if self.path.contains('?') { '&' } else { '?' };
-        // A field that the server would drop makes it refuse the write.
+        // The server refuses a write with a field that it would drop.
         let strict = match self.method {
             Method::DELETE => "",
             _ => "&fieldValidation=Strict",

@@ -228,7 +228,7 @@ impl StoredObject {
         document(self.kind, &self.name, spec, self.state)
     }
 
-    /// Whether our finalizer is missing.
+    /// Whether the finalizer of `cilium-ipam` is missing.
     pub fn lacks_finalizer(&self) -> bool {
         self.kind == CustomKind::IpPool
             && self.state == ObjectState::Present

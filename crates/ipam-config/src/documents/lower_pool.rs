@@ -14,9 +14,9 @@ use ipam_core::neutron::Id;
 use ipam_desired::{NeutronPool, Pool, PoolRange, PoolState};
 
 pub(super) enum AnyPool {
-    /// Gives blocks to nodes.
+    /// A pool that gives blocks to nodes.
     OfNodes(Pool),
-    /// A subnet of Neutron.
+    /// A pool that is a subnet of Neutron.
     OfNeutron(NeutronPool),
 }
 

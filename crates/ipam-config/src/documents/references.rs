@@ -23,7 +23,7 @@ pub struct Named {
     /// Value of the field, as written.
     pub value: String,
     pub naming: Naming,
-    /// The addresses of the value.
+    /// Addresses of the value, if it has any.
     pub range: Option<Range>,
     pub line: u32,
 }
@@ -85,7 +85,7 @@ struct Reading<'d> {
     document: &'d Document,
     kind: DocumentKind,
     json: Value,
-    /// The document, for people.
+    /// Title of the document for people.
     title: String,
     naming: Naming,
     found: &'d mut NamedInFile,

@@ -21,14 +21,14 @@ const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 /// Interval of reads without an event. Some file systems send no events.
 const POLL: Duration = Duration::from_secs(10);
 
-/// Links in one path that Linux follows.
+/// Limit of the links that Linux follows in one path.
 const MAX_LINKS: usize = 40;
 
 /// Whether the files changed while they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stillness {
     Still,
-    /// Changed; another event follows.
+    /// The files changed; another event follows.
     Moved,
     /// Unknown, because no event led to the read. Another read follows at once.
     Unknown,

@@ -37,13 +37,13 @@ const REDIRECTS: [&str; 10] = [
 /// Why git gives no usable answer.
 #[derive(Debug)]
 pub(super) enum GitFault {
-    /// The program cannot be run.
+    /// The program `git` cannot be run.
     Missing(std::io::Error),
     /// Git failed with this message.
     Refused(String),
     /// The answer has an unexpected form.
     Nonsense,
-    /// The name has several meanings.
+    /// The name of the revision has several meanings.
     Ambiguous,
     /// The directory is inside git's own directory.
     InsideGit,
@@ -255,7 +255,7 @@ impl Git {
         self.objects(ids, "blob")
     }
 
-    /// The contents of these objects of one type, in the order of `ids`.
+    /// Contents of the objects with these ids, which have one type, in the order of `ids`.
     pub(super) fn objects(&self, ids: &[&str], kind: &str) -> Result<Vec<Vec<u8>>, GitFault> {
         let input: String = ids.iter().map(|id| format!("{id}\n")).collect();
         let answer = self.run(&["cat-file", "--batch"], input.as_bytes())?;

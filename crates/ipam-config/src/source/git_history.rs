@@ -5,10 +5,10 @@ use jiff::Timestamp;
 
 use super::git::{EntryKind, Git, GitFault};
 
-/// Commits that one git process compares. Each answer has its own timeout.
+/// Limit of the commits that one git process compares. Each answer has its own timeout.
 const COMPARED: usize = 2_000;
 
-/// Commits of a merged branch that are looked at.
+/// Limit of the commits of a merged branch that are read.
 const MOST_OF_BRANCH: &str = "--max-count=1000";
 
 /// A file that differs from the state before.
@@ -163,7 +163,7 @@ impl Git {
             .collect())
     }
 
-    /// The sizes of objects in bytes; `None` for those that are missing.
+    /// Sizes of objects in bytes; `None` for an object that is missing.
     pub(super) fn sizes(&self, ids: &[&str]) -> Result<Vec<Option<u64>>, GitFault> {
         let lines = self.checked(ids, "%(objectsize)")?;
         Ok(lines.iter().map(|line| line.parse().ok()).collect())

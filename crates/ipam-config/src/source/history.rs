@@ -13,7 +13,7 @@ use super::revision::{RevisionFaults, error};
 use ipam_core::model::Finding;
 use ipam_core::text::{one_line, printable};
 
-/// Texts that are in memory at once, in bytes.
+/// Limit of the texts in memory at once, in bytes.
 const BATCH: u64 = 32 * 1024 * 1024;
 
 /// Limit of the size of all texts of one history together, in bytes.
@@ -26,7 +26,7 @@ const MOST_SEARCHES: usize = 100;
 pub struct Repository {
     git: Git,
     directory: PathBuf,
-    /// The directory, from the top.
+    /// Path of the directory from the top of the repository.
     path: String,
     revision: String,
     /// The id of the last commit.
@@ -61,7 +61,7 @@ pub enum Content {
     Removed,
     /// A file, by the object id of its content.
     Text(String),
-    /// Something whose content is elsewhere.
+    /// A link or a submodule, whose content is elsewhere.
     Elsewhere(&'static str),
 }
 

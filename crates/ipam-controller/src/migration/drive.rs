@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Driven {
     Done,
-    /// The record says why.
+    /// The node cannot go on; the record says why.
     Failed,
     /// A person must do something first.
     Asked(Request),
@@ -32,7 +32,7 @@ pub(super) enum Driven {
     Stopped,
 }
 
-/// What the drives of nodes share.
+/// The parts of a migration that are common to the moves of all nodes.
 pub(super) struct Driver<'d, C, H> {
     pub(super) cluster: &'d C,
     pub(super) host: &'d H,

@@ -273,7 +273,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         self.store(record).await
     }
 
-    /// Sends the failed wave back.
+    /// Moves the nodes of the failed wave back.
     async fn wave_back(&mut self) -> Result<Option<Ended>, MigrationError> {
         let wave = self.main.record.wave;
         match self.back(wave).await? {

@@ -21,7 +21,7 @@ use ipam_migrate::migration::{MigrationRecord, MigrationRecordError, NodeRecord,
 const NAME: &str = MIGRATION_NAME;
 /// Key in a ConfigMap of the record of a migration or a node.
 const KEY: &str = MIGRATION_KEY;
-/// The key of a part.
+/// Key in a ConfigMap of a part of a migration's record.
 const PART_KEY: &str = "moves.json";
 
 /// A record and the version of its object; without one, the object does not exist yet.
@@ -35,9 +35,9 @@ pub struct Stored<R> {
 #[derive(Clone, Debug, Default)]
 pub struct Stores {
     pub migration: Option<Stored<MigrationRecord>>,
-    /// The nodes of that migration.
+    /// Records of the migration's nodes.
     pub nodes: NodeStates,
-    /// The parts of that migration.
+    /// Versions of the ConfigMaps with parts of the migration's record.
     parts: BTreeMap<String, ObjectVersion>,
     /// ConfigMaps of earlier migrations.
     stale: BTreeMap<String, ObjectVersion>,
@@ -252,7 +252,8 @@ async fn put<C: Workloads>(
     if text_at(&object, kept.key) == Some(kept.text) {
         return Ok(version_of(&object));
     }
-    // The main record of another migration that began meanwhile is never an earlier one's.
+    // Another migration may have begun meanwhile: its main record is not one of an earlier
+    // migration.
     let is_earlier = name != NAME && migration_of(&object) != Some(kept.migration);
     if version.is_some() || !is_earlier || !is_own(&object) {
         return Err(failed(name, error));
@@ -328,7 +329,7 @@ fn migration_of(object: &Value) -> Option<&str> {
     object["metadata"]["labels"][MIGRATION_LABEL].as_str()
 }
 
-/// Whether we made the object: nothing else is deleted.
+/// Whether `cilium-ipam` created the object: other objects are not deleted.
 fn is_own(object: &Value) -> bool {
     let (label, value) = OWNER_LABEL;
     object["metadata"]["labels"][label] == value && name_of(object).starts_with(NAME)

@@ -19,7 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Ports of VMs, and the thread that reads them.
 pub(super) struct BackgroundPorts {
-    /// Not the session of plans: those must not wait for this one.
+    /// A session of its own: plans must not wait for requests of the background thread.
     session: Arc<Session>,
     /// Age at which an answer is asked for again. Until then, and until it is read, it counts.
     max_age: Duration,

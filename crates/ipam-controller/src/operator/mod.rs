@@ -42,7 +42,7 @@ pub struct Operator {
     pub telemetry: Arc<Telemetry>,
     /// Server that serves the telemetry.
     pub server: HttpServer,
-    /// Where subnets are read.
+    /// OpenStack client that reads subnets.
     pub openstack: OpenStack,
 }
 
@@ -92,7 +92,7 @@ async fn relist_after_rollback(cache: &ClusterCache<LiveCluster>, objects: &Obje
     }
 }
 
-/// What follows a term.
+/// What the operator does after a term as leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Standby,
@@ -229,7 +229,7 @@ impl<'c, C: Cluster> Candidate<'c, C> {
         Candidate { lease }
     }
 
-    /// Waits until we lead. Calls `on_election` with what changes meanwhile.
+    /// Waits until this process leads. Calls `on_election` with what changes meanwhile.
     pub(super) async fn elected(&self, on_election: &mut (dyn FnMut(Election<'_>) + Send)) -> Held {
         let mut other: Option<OtherHolder> = None;
         let mut leader: Option<String> = None;

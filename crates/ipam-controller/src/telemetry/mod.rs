@@ -44,7 +44,7 @@ impl Telemetry {
         self.lock().clone()
     }
 
-    /// Records a report.
+    /// Updates metrics and health by a report of the controller.
     pub fn on_event(&self, event: &ControllerEvent<'_>) {
         match event {
             ControllerEvent::Planned(planned) => {

@@ -28,7 +28,7 @@ use ipam_core::model::{Hazard, Waiver};
 use ipam_desired::Activity;
 use ipam_plan::plan::{Change, Plan, Refusal, Target, UnapprovedBlock, VersionRules};
 
-/// Where the files come from.
+/// A source of configuration files, such as a directory.
 pub trait Source: Send {
     /// Waits until the files may have changed and no longer change; then reads and checks them.
     fn next(&mut self) -> impl Future<Output = Loaded> + Send;
@@ -36,7 +36,7 @@ pub trait Source: Send {
 
 /// How a cluster is watched.
 pub struct Watch<S> {
-    /// Where the files come from.
+    /// Source of the configuration files.
     pub source: S,
     /// Limits that may be exceeded.
     pub waivers: BTreeSet<Waiver>,
@@ -46,7 +46,7 @@ pub struct Watch<S> {
     pub parallelism: Parallelism,
     /// Identity of this process in the lock.
     pub holder: String,
-    /// Where subnets are read.
+    /// OpenStack client that reads subnets and ports.
     pub openstack: OpenStack,
 }
 
@@ -152,7 +152,7 @@ pub enum ControllerEvent<'n> {
     Invalid(&'n Loaded),
     /// Number of changes that are about to be sent; 0 at the end.
     Sending(usize),
-    /// A change has its outcome.
+    /// The outcome of a change is known.
     Finished {
         change: &'n Change,
         /// Outcome of the change.
@@ -162,7 +162,7 @@ pub enum ControllerEvent<'n> {
     },
     /// A plan was made.
     Planned(&'n Planned<'n>),
-    /// What is not done, each time that differs from the last report.
+    /// What is not done, reported whenever it differs from the last report.
     Waiting(&'n Waiting),
     /// Another process changed the object first; the change is planned again.
     Conflict(&'n Target),

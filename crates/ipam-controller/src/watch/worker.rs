@@ -48,7 +48,7 @@ pub(super) struct Worker<'w, C> {
     pub(super) limit: ConcurrencyLimit,
     pub(super) holder: String,
     pub(super) openstack: OpenStack,
-    /// Ends this reconcile early.
+    /// Signal that ends the current reconcile early.
     pub(super) stop: Arc<Stop>,
     pub(super) write_backoff: WriteBackoff,
     pub(super) reported: LastReported,
@@ -60,7 +60,7 @@ pub(super) struct Worker<'w, C> {
     pub(super) next_plan_at: Instant,
     /// When the first event that led to this reconcile arrived.
     pub(super) first_event_at: Instant,
-    /// Since when the cache has not shown what we wrote.
+    /// Since when the cache lacks a write of this process.
     lagging_since: Option<Instant>,
     /// Another holder of the apply lock, as seen by earlier reconciles.
     pub(super) lock_holder: Option<OtherHolder>,

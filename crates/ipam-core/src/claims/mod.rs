@@ -58,7 +58,7 @@ pub enum ClaimGuard {
 /// A freed block that only its last node may get.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quarantined {
-    /// The node that had it. It may get the block back at once.
+    /// The node that had the block. It may get the block back at once.
     pub node: NodeName,
     /// When other nodes may get the block.
     pub free_at: Timestamp,

@@ -95,7 +95,7 @@ pub struct Finding {
     pub related: Vec<Label>,
     /// Observations that prove it, each an object's field and its value.
     pub evidence: Vec<String>,
-    /// The effect on the cluster.
+    /// Effect of the fault on the cluster.
     pub consequence: String,
 }
 
@@ -172,7 +172,7 @@ impl Finding {
         self
     }
 
-    /// Adds a related place.
+    /// Adds a related place with its label to the finding.
     #[must_use]
     pub fn and(mut self, origin: &Origin, text: impl Into<String>) -> Finding {
         self.related.push(Label {

@@ -141,7 +141,7 @@ crate::text_enum! {
         NodeSpec = "node-spec",
         /// The pod-CIDR annotations of the Node.
         NodeAnnotation = "node-annotation",
-        /// `CiliumNode.spec.ipam.podCIDRs`.
+        /// `spec.ipam.podCIDRs` of the CiliumNode.
         CiliumNode = "cilium-node",
         /// A `CiliumPodIPPool` and a `CiliumNodeConfig` for each pool.
         PodIpPool = "pod-ip-pool",

@@ -51,7 +51,7 @@ impl Measure {
         }
     }
 
-    /// The largest valid value.
+    /// The largest value that a limit with this measure may have.
     pub fn most(self) -> u32 {
         match self {
             Measure::Count | Measure::DomainCount => u32::MAX,

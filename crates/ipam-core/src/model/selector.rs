@@ -33,12 +33,12 @@ pub struct Requirement {
 /// Why a requirement is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequirementError {
-    /// Not a label key.
+    /// The text is not a label key.
     #[error(
         "`{0}` is not a label key: expected an optional DNS prefix and `/`, then at most 63 letters, digits, `-`, `_`, `.`"
     )]
     Key(String),
-    /// Not a label value.
+    /// The text is not a label value.
     #[error("`{0}` is not a label value: expected at most 63 letters, digits, `-`, `_`, `.`")]
     Value(String),
     /// `In` or `NotIn` without values.
@@ -163,7 +163,7 @@ impl Selector {
         Selector(distinct.into_iter().collect())
     }
 
-    /// A selector that selects nothing. It stands for one that cannot be read.
+    /// A selector that selects nothing, in place of one that cannot be read.
     pub fn nothing() -> Selector {
         let requirement = |operator| Requirement {
             key: "none".to_owned(),

@@ -307,7 +307,7 @@ impl BlockSize {
         self.family
     }
 
-    /// Prefix length in bits.
+    /// Length of the prefix in bits.
     pub fn prefix_len(self) -> u8 {
         self.prefix_len
     }

@@ -79,7 +79,7 @@ impl Range {
         self.family.address(self.last)
     }
 
-    /// Number of addresses minus one, so that all of IPv6 fits.
+    /// Number of addresses in the range minus one, so that all of IPv6 fits.
     pub fn width(&self) -> u128 {
         self.last - self.first
     }

@@ -86,7 +86,7 @@ pub struct VmPort {
     pub fixed_ips: Vec<PortAddress>,
     #[serde(default, rename = "allowed_address_pairs")]
     pub pairs: Vec<Pair>,
-    /// Rises with each change.
+    /// Neutron's revision of the port, which rises with each change.
     #[serde(rename = "revision_number")]
     pub revision: u64,
     #[serde(default, rename = "port_security_enabled")]

@@ -182,7 +182,7 @@ fn unknown(name: &ServiceName, key: &str) -> Finding {
     of(name, key, "no version of Cilium").help(advice(key))
 }
 
-/// What the author probably meant.
+/// Advice on what the author of an unknown annotation key probably meant.
 fn advice(key: &str) -> String {
     let lower = key.to_ascii_lowercase();
     let (domain, name) = lower.split_once('/').unwrap_or((&lower, ""));

@@ -19,7 +19,7 @@ const SOON: u128 = 256;
 struct Supply<'o> {
     range: Range,
     size: BlockSize,
-    /// Where the range stands.
+    /// Setting or field that has the range.
     source: String,
     /// Name of the object that has the range; `None` for a setting.
     object: Option<&'o str>,

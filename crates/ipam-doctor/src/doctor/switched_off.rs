@@ -93,7 +93,7 @@ pub(super) fn bgp(observed: &Observed) -> Vec<Finding> {
     finding.into_iter().collect()
 }
 
-/// Pools of LoadBalancers without LB-IPAM.
+/// Findings about `CiliumLoadBalancerIPPool`s that have no effect, because LB-IPAM is off.
 pub(super) fn lb_ipam(observed: &Observed) -> Vec<Finding> {
     let rules = observed.lb_rules();
     let key = setting_key::ENABLE_LB_IPAM;

@@ -51,7 +51,7 @@ pub struct RequirementResult {
 /// The subject is not in the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum UnknownSubject {
-    /// Nor in the files.
+    /// The subject is neither in the cluster nor in the files.
     #[error(
         "unknown subject `{subject}`: expected a node, a pool, a Service of type LoadBalancer, an address or a CIDR{nearest}"
     )]
@@ -219,7 +219,7 @@ fn requirements(selector: &Selector, labels: &Labels) -> Vec<RequirementResult> 
     selector.requirements().map(result).collect()
 }
 
-/// Free blocks that are listed of each range.
+/// Limit of the free blocks that are listed of each range.
 const NEXT: usize = 5;
 
 /// Explanation of a pool of blocks.

@@ -30,7 +30,7 @@ pub struct Interval<K, M> {
     pub first: Place<M>,
     /// The file could not be read from this step on until it began: it may be older.
     pub unread_since: Option<usize>,
-    /// The last step that shows it. Later steps of the interval cannot be read.
+    /// The last step that shows the fact. Later steps of the interval cannot be read.
     pub last_seen: usize,
     pub last: Place<M>,
     /// The first step that does not have it any more; `None` if it holds, or nothing tells otherwise.
@@ -45,7 +45,7 @@ struct File<K, M> {
 
 struct Open<K, M> {
     interval: Interval<K, M>,
-    /// The first step of those up to now that cannot be read.
+    /// Of the latest steps, which cannot be read, the first one.
     unseen_since: Option<usize>,
 }
 

@@ -159,11 +159,11 @@ ipam_core::text_enum! {
         Subnet = "Neutron subnet",
         /// A range of an `IPPool`.
         Pool = "IPPool",
-        /// A range of an `IPPool` that gives nothing new.
+        /// A range of an `IPPool` that gives no new blocks.
         DisabledPool = "disabled IPPool",
-        /// Excluded by the Policy.
+        /// A range that the Policy excludes.
         Excluded = "excluded",
-        /// Reserved by a pool.
+        /// A range that a pool reserves.
         Reserved = "reserved",
         /// Freed, and kept free for a while.
         Quarantined = "quarantined",
@@ -193,10 +193,10 @@ ipam_core::text_enum! {
     /// When an area is there. The text is printed.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Presence {
-        /// Now and after the plan.
+        /// The area is there now and after the plan.
         #[default]
         Stays = "stays",
-        /// Only after the plan.
+        /// The area is there only after the plan.
         Added = "added by the plan",
         /// The area is there now, and the plan removes it.
         Removed = "removed by the plan",

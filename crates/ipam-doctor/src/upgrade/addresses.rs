@@ -17,10 +17,10 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{NodeName, ObjectRef, ServiceName};
 use ipam_core::net::{Family, Range};
 
-/// What earlier hops have told.
+/// Facts that the entries of earlier hops have reported.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Addresses that may move at every start.
+    /// Addresses that may change their Service at every start of an operator.
     contested: BTreeSet<(ServiceName, IpAddr)>,
     /// Addresses that stand for one that the operator is free to choose.
     chosen: BTreeSet<(ServiceName, IpAddr)>,

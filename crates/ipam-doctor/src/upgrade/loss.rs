@@ -285,7 +285,7 @@ pub(super) fn prospects(starts: &Starts, name: &ServiceName) -> Prospects {
 }
 
 impl Prospects {
-    /// Whether chance decides nothing.
+    /// Whether no outcome is left to chance.
     pub(super) fn are_sure(&self) -> bool {
         self.gains.iter().all(Prospect::is_sure)
     }

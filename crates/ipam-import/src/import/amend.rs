@@ -17,7 +17,7 @@ use ipam_plan::plan::{
 /// The judgement on a trial plan.
 #[derive(Clone, Debug)]
 pub enum Judgement {
-    /// The plan is as wished.
+    /// The plan does only what the user asked for.
     Good,
     /// The amended files, whose plan may be better.
     Amended(Box<Inferred>),

@@ -64,7 +64,7 @@ pub enum Changes {
     Allowed,
 }
 
-/// The files, as plain data.
+/// The inferred files of a directory, as plain data.
 #[derive(Clone, Debug, Default)]
 pub struct Inferred {
     /// Inferred `IPPool`s, sorted by name.

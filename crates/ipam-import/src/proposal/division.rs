@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use super::groups::HeldBlock;
 use ipam_core::net::{Block, BlockSize, Range, covers, merge, touching};
 
-/// What a group needs.
+/// Demand of a group of nodes for blocks of one family.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
     /// Whether the group gets addresses for new blocks.
@@ -17,7 +17,7 @@ pub(super) struct Demand {
     pub(super) without: u128,
 }
 
-/// What a group gets.
+/// CIDRs that a group of nodes gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Share {
     /// CIDRs of the group, in the order of use.
@@ -31,7 +31,7 @@ pub(super) struct Share {
 pub(super) struct Division {
     /// One share for each group, in the order of the groups.
     pub(super) shares: Vec<Share>,
-    /// Free parts that no group needs.
+    /// Free parts of the divided CIDRs that no group needs.
     pub(super) unassigned: Vec<Block>,
 }
 
@@ -106,15 +106,15 @@ fn slots(part: Block, size: BlockSize) -> u128 {
     }
 }
 
-/// A division under way.
+/// The state of a division of CIDRs among groups.
 struct Parts<'d> {
     size: BlockSize,
     widest: u128,
-    /// Addresses in other use, merged.
+    /// Addresses in other use, as merged ranges.
     taken: &'d [Range],
     /// Parts of each group.
     owned: Vec<Vec<Block>>,
-    /// Blocks that each group can give.
+    /// Number of blocks that each group can give.
     room: Vec<u128>,
     free: Vec<Block>,
 }

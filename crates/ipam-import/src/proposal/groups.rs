@@ -36,7 +36,7 @@ pub(super) struct HeldBlock {
     pub(super) group: usize,
 }
 
-/// The wished sizes, and those of families that nodes hold beside them.
+/// The wished block sizes, and the common sizes of families that only held blocks have.
 pub(super) fn sizes(observed: &Observed, options: &ProposalOptions) -> PerFamily<BlockSize> {
     let held = common_sizes(observed);
     let mut sizes = options.sizes;

@@ -74,7 +74,7 @@ pub struct ProposedPool {
 /// Proposed pools, and remarks for the user.
 #[derive(Clone, Debug, Default)]
 pub struct Proposal {
-    /// Sorted by selected nodes.
+    /// Proposed pools, sorted by the nodes that they select.
     pub pools: Vec<ProposedPool>,
     /// Parts of the wished CIDRs that are in no pool and free.
     pub unassigned: Vec<Block>,

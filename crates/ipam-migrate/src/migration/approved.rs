@@ -20,7 +20,7 @@ use ipam_plan::plan::sha256_hex;
 /// The origin of what the record of a migration says.
 const RECORD: &str = "the record of the migration";
 
-/// What the files said.
+/// The parts of the files that a user approved with a migration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedFiles {

@@ -123,7 +123,7 @@ impl MigrationRecord {
         MigrationRecord { check, ..self }
     }
 
-    /// Whether nothing is left to do, so that another migration may begin.
+    /// Whether no step is left, so that another migration may begin.
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Done | State::Undone)
     }
@@ -195,7 +195,7 @@ impl ScheduleDocument {
         lines
     }
 
-    /// Differences that are not of one node.
+    /// Differences of the Policy and the schedule that are about no single node.
     fn of_policy(&self, fresh: &ScheduleDocument) -> Vec<String> {
         let mut lines = Vec::new();
         let mut differs = |what: &str, now: &dyn Debug, saved: &dyn Debug| {

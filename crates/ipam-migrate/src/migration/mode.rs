@@ -140,7 +140,7 @@ impl Scheduler<'_> {
         })
     }
 
-    /// The blocks of the node's agent, if the other mode can read the same.
+    /// The blocks of the node's agent, if an agent in the other mode can read them, too.
     fn kept_blocks(&self, node: &Node, method: Method) -> Result<Vec<Block>, LeftBehind> {
         let left = |why: &str, help: &str| LeftBehind {
             why: why.to_owned(),

@@ -132,7 +132,7 @@ pub struct NodeRecord {
 }
 
 impl NodeRecord {
-    /// The blocks that the node shall have.
+    /// The blocks that the node shall have in the current direction.
     pub fn goal(&self) -> &[Block] {
         match self.direction {
             Direction::Forward => &self.to,
@@ -197,7 +197,7 @@ impl NodeRecord {
         }
     }
 
-    /// The record with another attempt at the phase that failed.
+    /// The record with another attempt at the failed phase.
     #[must_use]
     pub fn retried(&self, now: Timestamp) -> NodeRecord {
         NodeRecord {
@@ -235,7 +235,7 @@ impl Method {
         }
     }
 
-    /// The phase after this one.
+    /// The phase that follows a phase, by this method.
     pub(super) fn after(self, phase: Phase) -> Phase {
         let phases = self.phases();
         let place = phases.iter().position(|one| *one == phase);

@@ -336,7 +336,7 @@ impl<'s> Scheduler<'s> {
         })
     }
 
-    /// The migration that moves the node, or still has to.
+    /// Id of the migration that moves the node, or still has to.
     fn migration_of(&self, node: &'s Node) -> Option<&'s str> {
         let unfinished = self.observed.migration_of(&node.name);
         let marked = node.migration.as_deref();

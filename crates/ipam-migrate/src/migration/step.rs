@@ -21,7 +21,7 @@ use ipam_cilium::pods::{Life, Pod};
 use ipam_core::model::first_of;
 use ipam_core::text::joined;
 
-/// A Pod, so that no other one of its name is meant.
+/// A Pod with its UID, so that a new Pod of the same name is not meant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodReference {
     pub namespace: String,
@@ -39,7 +39,7 @@ impl From<&Pod> for PodReference {
     }
 }
 
-/// What is done next.
+/// What the program does next for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The record changes: the node is at another phase, or cannot go on.
@@ -74,7 +74,7 @@ pub enum Action {
     DeleteCiliumNode(ObjectVersion),
     /// Writes the blocks, with a claim, where the running Cilium reads them.
     Assign,
-    /// Runs the person's own check.
+    /// Runs the check that the user gave.
     Check,
     /// Removes the mark, and the cordon unless it was there before.
     Uncordon {
@@ -276,7 +276,7 @@ impl Situation<'_> {
         }
     }
 
-    /// The Node, if it is the one that the record names.
+    /// The Node, if it has the UID that the record names.
     fn own_node(&self) -> Result<&SeenNode, String> {
         let gone = || "the Node is gone".to_owned();
         let node = self.seen.node.as_ref().ok_or_else(gone)?;

@@ -147,7 +147,7 @@ pub(super) fn addresses_pinned_twice(desired: &Desired) -> Vec<Finding> {
     pinned.into_iter().filter_map(finding).collect()
 }
 
-/// Services that the message names; more are counted.
+/// Limit of the Services that the message names; more are counted.
 const NAMED: usize = 10;
 
 /// One finding for all Services with such hostnames. Without a pool, LB-IPAM is idle, and only the

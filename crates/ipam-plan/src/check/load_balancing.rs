@@ -17,7 +17,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, ObjectRef, Rule, ServiceName, Severity, grouped_digits};
 use ipam_core::net::Range;
 
-/// Services that a message names; more are counted.
+/// Limit of the Services that a message names; more are counted.
 const NAMED: usize = 10;
 
 type Losses = BTreeMap<(ServiceName, IpAddr), LossReason>;
@@ -25,7 +25,7 @@ type Losses = BTreeMap<(ServiceName, IpAddr), LossReason>;
 /// Lost addresses by the time, certainty and reason of their loss.
 type ByCause = BTreeMap<(LossTime, Certainty, LossReason), Vec<(ServiceName, IpAddr)>>;
 
-/// Input of every rule here.
+/// Input of the checks of load balancing.
 pub(super) struct View<'o> {
     pub(super) observed: &'o Observed,
     pub(super) outlook: &'o Outlook<'o>,

@@ -82,7 +82,7 @@ pub(super) fn missing_protected_nodes(desired: &Desired, observed: &Observed) ->
     missing_nodes.map(finding).collect()
 }
 
-/// Label keys that are named; more are counted.
+/// Limit of the label keys that are named; more are counted.
 const NAMED: usize = 10;
 
 /// Kubernetes' own keys that a kubelet may set on its Node (`kubeletLabels`,

@@ -14,7 +14,7 @@ use ipam_desired::Desired;
 
 const RULE: Rule = Rule("operator-will-remove-block");
 
-/// Slots that the evidence lists.
+/// Limit of the slots that the evidence lists.
 const LISTED: usize = 10;
 
 /// One finding for each family and cause.

@@ -25,11 +25,11 @@ pub struct UnresolvedSubnet {
 /// Why the addresses of a subnet are unknown.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Neutron was not asked.
+    /// Neutron was not asked for the subnet.
     NotAsked,
     /// The subnet could not be read, with the error.
     Unread(String),
-    /// No subnet has this id.
+    /// Neutron has no subnet with this id.
     Missing,
     /// The subnet belongs to this network, and not to the one that the files name.
     OtherNetwork(Id),

@@ -14,7 +14,7 @@ use ipam_desired::Pin;
 /// A field or a port that differs from its expected value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Drift {
-    /// A field of the cluster.
+    /// A field of an object in the cluster.
     Field(FieldDrift),
     /// The pairs of a VM's port.
     Pairs(PairsDrift),
@@ -33,7 +33,7 @@ impl Drift {
 /// The pairs of the port of a node's VM, without foreign ones.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PairsDrift {
-    /// The node on the VM.
+    /// The node on the port's VM.
     pub node: NodeName,
     /// Id of the port in Neutron.
     pub port: Id,

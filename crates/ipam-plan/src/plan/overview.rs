@@ -67,9 +67,9 @@ impl PoolOverview {
 pub struct BlockCounts {
     /// Number of blocks in all ranges of the pool.
     pub total: u128,
-    /// Held by nodes or pinned.
+    /// Number of blocks that nodes hold or that are pinned.
     pub used: u128,
-    /// Kept free of nodes.
+    /// Number of blocks that are kept free of nodes.
     pub reserved: u128,
     /// Number of blocks that nodes can still get.
     pub free: u128,

@@ -39,7 +39,7 @@ pub(super) struct AddressOwners<'o> {
     shown: RangeIndex<&'o NodeName>,
     /// Parts of shown blocks that are kept out of the pools, by node.
     kept_addresses: RangeIndex<&'o NodeName>,
-    /// The kept parts of blocks that are not kept whole.
+    /// The kept parts of shown blocks that are not kept whole.
     cut: BTreeMap<(&'o NodeName, Block), Vec<Range>>,
     foreign: RangeIndex<()>,
     observed: &'o Observed,

@@ -36,7 +36,7 @@ pub struct PoolUse<'d> {
 pub struct RangeUse {
     pub range: Range,
     pub total: u128,
-    /// Held by nodes or pinned.
+    /// Number of blocks that nodes hold or that are pinned.
     pub used: u128,
     pub free: u128,
     /// The lowest free blocks.

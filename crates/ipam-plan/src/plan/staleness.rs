@@ -28,7 +28,7 @@ pub enum Staleness {
         /// Changes of an undo plan whose nodes are deleted or re-created, so that nothing is left
         /// to undo.
         gone: usize,
-        /// Changes of an undo plan that are blocked now.
+        /// Changes of a saved undo plan that are blocked now.
         blocked: Vec<BlockedChange>,
     },
     /// A relevant input has changed; one line for each difference.

@@ -53,7 +53,7 @@ pub fn unattended(
     let approval = VersionRules::of(observed);
     let applied = harmless(&plan.changes, desired.policy.auto_apply, approval);
     let refusals = match applied == plan.changes {
-        // The plan was judged with just these changes.
+        // The refusals of the plan are about exactly these changes.
         true => plan.unwaived(waivers).cloned().collect(),
         false => against(&applied),
     };
@@ -117,7 +117,8 @@ fn with_allowed(
     allowed
 }
 
-/// The changes within the hazard.
+/// Changes that need no person: their hazard does not exceed `worst`, and they depend on no unknown
+/// rule or waiting change.
 fn harmless(changes: &[Change], worst: Hazard, rules: VersionRules) -> Vec<Change> {
     let mut applied = Vec::new();
     let mut is_held_back = false;

@@ -81,7 +81,7 @@ impl Meter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Charged {
     Within,
-    /// The budget is used.
+    /// The budget of the expression is used up.
     TooMuch,
 }
 

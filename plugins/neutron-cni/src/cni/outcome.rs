@@ -47,7 +47,7 @@ pub struct Route {
     pub destination: IpNet,
     /// `None` means the gateway of the address.
     pub gateway: Option<IpAddr>,
-    /// Written from version 1.1.0 on.
+    /// Details of the route that are written from version 1.1.0 on.
     pub detail: RouteDetail,
 }
 
@@ -252,7 +252,7 @@ pub enum ErrorCode {
     /// Standard input is not the configuration of a network.
     Decoding,
     InvalidConfiguration,
-    /// A retry may succeed.
+    /// A later retry may succeed.
     TryAgainLater,
     /// An ADD cannot succeed now (STATUS).
     NotAvailable,

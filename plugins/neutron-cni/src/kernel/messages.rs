@@ -127,7 +127,7 @@ pub(crate) const IFLA_PARENT_DEV_NAME: u16 = 56;
 pub(crate) const IFLA_PARENT_DEV_BUS_NAME: u16 = 57;
 /// In `IFLA_LINKINFO`: the driver of a link without a device.
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
-/// In `IFLA_LINKINFO`: the settings of that driver.
+/// Settings of the link's driver, within `IFLA_LINKINFO`.
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
 /// In `IFLA_INFO_DATA` of a veth: the other end.
 pub(crate) const VETH_INFO_PEER: u16 = 1;
@@ -147,14 +147,14 @@ pub(crate) const IFA_F_TENTATIVE: u32 = 0x40;
 /// Attributes of neighbours.
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;
-/// An entry that the kernel does not check.
+/// State of a neighbour entry that the kernel does not check.
 pub(crate) const NUD_PERMANENT: u16 = 0x80;
 
 /// Attributes of rules (`fib_rules.h`).
 pub(crate) const FRA_SRC: u16 = 2;
 pub(crate) const FRA_PRIORITY: u16 = 6;
 pub(crate) const FRA_TABLE: u16 = 15;
-/// Look up a table.
+/// Action of a routing rule: look up a table.
 pub(crate) const FR_ACT_TO_TBL: u8 = 1;
 
 /// Attributes of routes.

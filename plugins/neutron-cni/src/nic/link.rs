@@ -124,7 +124,7 @@ pub enum Kind {
     Veth,
     /// A tap, which the kernel removes with its namespace.
     Tap,
-    /// Any other kind. Never moved.
+    /// A link of any other kind, which is never moved.
     Other(String),
 }
 
@@ -138,7 +138,7 @@ pub enum State {
 /// A link as seen in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Unique within one namespace only.
+    /// Index of the link, unique only within its namespace.
     pub index: u32,
     pub name: String,
     /// Alternative names of the link.
@@ -158,7 +158,7 @@ pub struct Link {
     pub modes: u32,
     /// Index of the bridge or bond that the link is a member of.
     pub master: Option<u32>,
-    /// The link below it, or its veth peer, in the same namespace.
+    /// Index of the link below this link, or of its veth peer, in the same namespace.
     pub below: Option<u32>,
     /// The link below it, or its veth peer, is in another namespace.
     pub is_from_elsewhere: bool,
@@ -200,7 +200,7 @@ pub struct NodeAddress {
     /// Label of the address, if it differs from the name of the link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The metric of the route that the kernel adds for it.
+    /// Metric of the route that the kernel adds for the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
 }
@@ -249,7 +249,7 @@ pub struct NodeRoute {
     pub destination: IpNet,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
-    /// The preferred source address.
+    /// Preferred source address of packets on the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<IpAddr>,
     pub table: u32,

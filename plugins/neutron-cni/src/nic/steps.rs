@@ -23,7 +23,7 @@ pub struct Change {
     pub mac: Option<Mac>,
     /// New MTU of the link, in bytes.
     pub mtu: Option<u32>,
-    /// Empty removes the alias.
+    /// New alias of the link; an empty text removes the alias.
     pub alias: Option<String>,
     pub state: Option<State>,
     /// The flags in `MODES`.
@@ -34,13 +34,13 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Change(Side, u32, Change),
-    /// Adds an alternative name.
+    /// Adds an alternative name to a link.
     Name(Side, u32, String),
-    /// Removes an alternative name.
+    /// Removes an alternative name of a link.
     Unname(Side, u32, String),
-    /// Adds an address. One that exists is no error.
+    /// Adds an address to a link. An existing address is no error.
     Address(Side, u32, NodeAddress),
-    /// Adds a route. One that exists is no error.
+    /// Adds a route through a link. An existing route is no error.
     Route(Side, u32, NodeRoute),
 }
 
@@ -52,7 +52,7 @@ pub enum Pod<'l> {
     Gone,
 }
 
-/// How to go on.
+/// What the caller does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Execute these steps, then read the links again and decide anew.

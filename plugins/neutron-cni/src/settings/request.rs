@@ -148,7 +148,7 @@ fn routes(ipam: &Field<'_>, version: SpecVersion) -> Result<Vec<Route>, CniError
     let route = |item: &Field<'_>| {
         let route = item.route()?;
         if version < SpecVersion::V1_1_0 && route.detail != RouteDetail::default() {
-            // Without the detail it would be a different route.
+            // Without the detail, the interface would get a different route.
             return Err(invalid(&format!(
                 "`{item}` has more for {}, and only `dst` and `gw` are known before CNI 1.1.0",
                 route.destination

@@ -66,7 +66,7 @@ pub enum Step {
     Mark(End, String),
     /// Makes the node's end safe from the Pod.
     Protect(String),
-    /// Switches an end on.
+    /// Brings an end up.
     Up(End),
     Neighbour(End, Neighbour),
     Rule(Rule),

@@ -29,7 +29,7 @@ const FIELDS: [&str; 11] = [
     "mtu",
 ];
 
-/// The start of fields that runtimes add.
+/// Prefix of the fields that runtimes add.
 const OF_RUNTIME: &str = "cni.dev/";
 
 /// Limit of the destinations. The Pod has two routes for each.

@@ -221,7 +221,7 @@ pub(super) fn reachable(links: &[Link], unsettled: &Unsettled) -> Vec<IpAddr> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WayThere {
     pub(super) source: Option<IpAddr>,
-    /// The index of the link.
+    /// Index of the link through which the node sends.
     pub(super) through: Option<u32>,
 }
 
@@ -270,7 +270,7 @@ pub(super) fn neighbours(netlink: &Netlink, index: u32) -> io::Result<BTreeSet<N
     Ok(neighbours)
 }
 
-/// The rules of a namespace that have our priority.
+/// Rules of a namespace with the priority of this plugin's rules.
 pub(super) fn rules(netlink: &Netlink) -> io::Result<BTreeSet<Rule>> {
     let mut rules = BTreeSet::new();
     for family in [AF_INET, AF_INET6] {

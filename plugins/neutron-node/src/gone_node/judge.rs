@@ -56,11 +56,11 @@ pub(super) struct GonePort {
 /// Why ports with the name of a node are not deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kept {
-    /// The server is this Node.
+    /// The port's server is this Node of the cluster.
     Node { server: Id, node: String },
-    /// The server has this port.
+    /// OpenStack shows that the server has this port, so the server exists.
     Server { server: Id, port: Id },
-    /// The description names no server.
+    /// The port's description names no server.
     NoServer,
     /// The port is of another project than the ports of the cluster's Nodes. Neutron shows a project the
     /// ports of others on its networks, and perhaps not their servers.
@@ -170,7 +170,7 @@ impl Evidence {
         nodes.find_map(|node| Some((node, node.servers.iter().find_map(project_of)?)))
     }
 
-    /// The server of a port that may go, or why it stays.
+    /// The server of a port that may be deleted, or why the port stays.
     fn gone_server(&self, port: &Port, project: &str) -> Result<Id, Kept> {
         let server = server_of(port).ok_or(Kept::NoServer)?;
         if port.project_id != project {

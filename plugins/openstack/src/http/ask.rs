@@ -22,7 +22,7 @@ use crate::login::{Logins, SessionCache};
 use crate::{Cloud, InsecureSetting, NeutronError, Trust};
 use retry::{Budget, retry_after};
 
-/// Limit for one answer.
+/// Timeout of one answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// A client of Neutron for one run, which gives up at a moment.
@@ -310,7 +310,7 @@ fn agent(tls: &TlsConfig, user_agent: &str, wait: Duration) -> Agent {
         .tls_config(tls.clone())
         .timeout_global(Some(wait))
         .http_status_as_error(false)
-        // A redirect could send our token to another server.
+        // A redirect could send the token to another server.
         .max_redirects(0)
         // The environment belongs to the container runtime.
         .proxy(None)

@@ -38,7 +38,7 @@ struct Judge<'j, 'n> {
     full: [Vec<Block>; 2],
     nodes: &'j [StartingNode<'n>],
     occupants: &'j Occupants<'j>,
-    /// Of the other family.
+    /// Nodes in the slots of the other family.
     others: &'j Occupants<'j>,
     family: usize,
     other: usize,

@@ -10,7 +10,7 @@ use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 /// The slots of one family.
 pub(super) struct FamilySlots {
     pub(super) family: Family,
-    /// In the operator's order.
+    /// Ranges of the family, in the operator's order.
     pub(super) ranges: Vec<Block>,
     pub(super) mask: u8,
 }

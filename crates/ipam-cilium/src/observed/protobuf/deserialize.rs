@@ -98,7 +98,7 @@ struct Fields<'m, 'f> {
 }
 
 impl<'m, 'f> Fields<'m, 'f> {
-    /// The next field that the JSON encoding has.
+    /// The next field that the JSON encoding of the message has, too.
     fn next_field(&mut self) -> Result<Option<Occurrences<'m, 'f>>, Error> {
         while let Some((index, _)) = self.found.first() {
             let end = self.found.partition_point(|(other, _)| other == index);

@@ -5,7 +5,7 @@ use super::{CacheEffect, State};
 use crate::{Moment, Seen};
 use ipam_cilium::observed::ObservedKind;
 
-/// One kind that must be listed, because it lags.
+/// A kind that must be listed, because its cached objects are too old.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Lagging {
     pub(in super::super) kind: ObservedKind,

@@ -184,7 +184,7 @@ impl State {
         }
     }
 
-    /// A write was answered.
+    /// Records the answer to a write.
     pub(in crate::cache) fn written(
         &mut self,
         write: &Write,

@@ -52,7 +52,7 @@ struct State {
     newest: Option<Loaded>,
     /// The last result without errors; it stays after a lost leadership.
     good: Option<Loaded>,
-    /// Specs of pools in that result.
+    /// Specs of the pools in `good`, by name.
     good_specs: BTreeMap<String, Value>,
     /// Deleted pools that have errors and never applied.
     left_out: BTreeSet<String>,
@@ -247,7 +247,7 @@ impl Objects {
         Ok(())
     }
 
-    /// An unreadable object is an error, because it exists all the same.
+    /// Handles an event. An unreadable object counts as an error, because it exists all the same.
     fn on_event(&self, kind: CustomKind, object_event: ObjectEvent<'_>) -> Result<(), String> {
         let (ObjectEvent::Changed(object) | ObjectEvent::Deleted(object)) = object_event else {
             return Ok(());

@@ -28,7 +28,7 @@ const MAX_DEBOUNCE: Duration = Duration::from_secs(2);
 /// Interval between looks at a definition that may be deleted.
 const DEFINITION_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Longer than any process runs.
+/// A period that is longer than any process runs.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 impl Objects {

@@ -19,7 +19,7 @@ use crate::{ControllerEvent, EventText, Loaded, Telemetry};
 use ipam_core::model::{NodeName, PoolName};
 use ipam_desired::PoolState;
 
-/// Events that wait to be written; further ones are dropped.
+/// Limit of the Events that wait to be written; further ones are dropped.
 const EVENTS: usize = 2_048;
 
 /// Whether this process writes to the cluster.

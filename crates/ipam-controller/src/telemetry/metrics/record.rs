@@ -34,7 +34,7 @@ fn truth(is_so: bool) -> f64 {
 }
 
 impl Metrics {
-    /// Records a report.
+    /// Updates the metrics by a report of the controller.
     pub(in crate::telemetry) fn on_event(&self, event: &ControllerEvent<'_>) {
         match event {
             ControllerEvent::ConfigApplied(loaded) => self.config_applied(loaded),

@@ -41,7 +41,7 @@ pub struct Route {
 /// The routes of one router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteDump {
-    /// Name of the file.
+    /// Name of the file with the dump.
     pub source: String,
     pub routes: Vec<Route>,
 }
@@ -51,12 +51,12 @@ pub struct RouteDump {
 pub enum RouteDumpError {
     #[error("{source_name} is not JSON: {message}. {HOW}")]
     NotJson {
-        /// Name of the file.
+        /// Name of the file with the dump.
         source_name: String,
         /// What is wrong with the text.
         message: String,
     },
-    /// JSON of another program.
+    /// The JSON is the output of an unknown program.
     #[error("{0} is not the JSON of FRR's routes. {HOW}")]
     Unknown(String),
 }

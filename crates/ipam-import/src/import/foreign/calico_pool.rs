@@ -15,7 +15,7 @@ use ipam_desired::PoolState;
 pub(super) enum Purpose {
     /// The pool is for Pods.
     Pods,
-    /// Services of type LoadBalancer.
+    /// The pool is for Services of type LoadBalancer.
     LoadBalancers,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Purpose {
 pub(super) enum Choice {
     /// The selector of the pool chooses nodes, as in Calico.
     BySelector,
-    /// Only by a pin, or by a label that a person sets.
+    /// A pin, or a label that a user sets, chooses nodes.
     ByPerson,
 }
 
@@ -117,7 +117,7 @@ pub(super) fn read(object: &Object<'_>) -> Result<CalicoPool, Box<Remark>> {
 }
 
 impl CalicoPool {
-    /// Selects nodes by a label of ours.
+    /// Selects nodes by a label of `cilium-ipam`.
     fn select_by_label(&mut self) {
         match by_own_label(POOL_LABEL, self.name.as_str()) {
             Some(selector) => self.selector = selector,

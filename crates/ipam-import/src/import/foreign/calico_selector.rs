@@ -46,7 +46,7 @@ pub(super) fn translated(text: &str) -> Result<Selector, SelectorError> {
 /// Reads a selector from left to right.
 struct Parser<'t> {
     text: &'t str,
-    /// Bytes that are read.
+    /// Number of bytes that are parsed.
     at: usize,
 }
 

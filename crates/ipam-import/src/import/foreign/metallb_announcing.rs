@@ -261,7 +261,8 @@ impl Advertised<'_> {
         items.is_some_and(|items| !items.is_empty())
     }
 
-    /// The selector that means one of these; `None` if all objects are selected.
+    /// The selector of the objects that one of the field's selectors selects; `None` for all
+    /// objects.
     fn any_of(&self, field: &str) -> Result<Option<Selector>, String> {
         let selectors = selectors(self.object.spec(field))?;
         if selectors.is_empty() {

@@ -34,7 +34,7 @@ struct ClusterCidr {
 enum Nodes {
     /// The pool's selector chooses nodes; the number of requirements in its longest term.
     Selected(usize),
-    /// Only by a pin, or by a label that a person sets.
+    /// A pin, or a label that a user sets, chooses nodes.
     ByPerson,
 }
 

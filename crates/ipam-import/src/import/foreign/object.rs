@@ -51,7 +51,7 @@ impl<'v> Object<'v> {
         self.value["metadata"]["annotations"][key].as_str()
     }
 
-    /// Kind and name, for remarks.
+    /// Kind and name of the object, for remarks.
     pub(super) fn about(&self) -> String {
         format!("{} {}", self.kind, self.name())
     }

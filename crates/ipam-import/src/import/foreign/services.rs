@@ -292,7 +292,7 @@ fn first<'v>(object: &Object<'v>, keys: &[&str]) -> Option<&'v str> {
     keys.iter().find_map(|key| object.annotation(key))
 }
 
-/// Annotations of Cilium with the sharing key, first the one that wins.
+/// Annotations of Cilium with the sharing key, the effective one first.
 const SHARING_KEY: [&str; 2] = [
     "lbipam.cilium.io/sharing-key",
     "io.cilium/lb-ipam-sharing-key",

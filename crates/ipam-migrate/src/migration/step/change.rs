@@ -11,7 +11,7 @@ const MOST_ATTEMPTS: u32 = 10;
 /// What became of [`Action::Assign`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AssignOutcome {
-    /// The field shows the blocks.
+    /// The written field shows the blocks.
     Shown,
     /// Another program wrote first, or the server did not answer: the assignment is tried again.
     Again(String),
@@ -91,7 +91,7 @@ impl Situation<'_> {
         if node.node.uid == self.record.uid {
             return Decision::Record(Box::new(self.at(Phase::Remove)));
         }
-        // With our mark it is complete: what lacks now was removed since.
+        // A Node with the mark is complete: missing parts were removed since.
         let is_marked = node.node.migration.is_some();
         if let (false, Some(patch)) = (is_marked, missing(&saved.manifest, node)) {
             let version = node.version();

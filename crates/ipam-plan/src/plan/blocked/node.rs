@@ -28,7 +28,7 @@ pub enum NodeObstacle {
     /// No pool that matches can serve it: each with the reason.
     NodePoolsExhausted {
         passed_over: PassedOverPools,
-        /// For each pool that has some.
+        /// Claimed and quarantined blocks of each pool that has such blocks.
         claimed: Arc<BTreeMap<PoolName, ClaimedBlocks>>,
     },
     /// A field of another node has the block too.
@@ -44,7 +44,7 @@ pub enum NodeObstacle {
     Migrating(String),
 }
 
-/// How to get a block where none of these pools gives one.
+/// How to make room for a block if none of these pools has one.
 fn room_for(passed_over: &PassedOverPools) -> String {
     let change = match &passed_over[..] {
         [only] => match only.why {
@@ -184,11 +184,11 @@ impl PinObstacle {
 pub enum WritePathObstacle {
     /// An IPAM mode in which another component allocates, by design.
     UnsupportedIpamMode(IpamMode),
-    /// An unknown IPAM mode.
+    /// The IPAM mode of the cluster is unknown.
     ModeUnknown(String),
-    /// A write path that is not read in this IPAM mode.
+    /// Cilium does not read this write path in this IPAM mode.
     WritePathNotRead(WritePath, IpamMode),
-    /// The object belongs to a deleted Node of that name, and is collected soon.
+    /// The object belongs to a deleted Node of the same name, and is garbage-collected soon.
     StaleOwner(WritePath),
     /// The annotation path, with the gate closed.
     AnnotationNotRead,
@@ -272,7 +272,7 @@ pub enum NodeConfigObstacle {
     /// A foreign `CiliumNodeConfig` has this name.
     #[strum(serialize = "node-config-not-managed")]
     OfAnother(String),
-    /// A foreign setting wins over ours: its key and its place.
+    /// A foreign setting overrides the one that would be written: its key and its place.
     ConfigConflict(String),
 }
 

@@ -34,7 +34,7 @@ pub enum PodPoolObstacle {
     /// The size of the blocks of an existing pool cannot be changed.
     #[strum(serialize = "pod-pool-size")]
     Size(BlockSize),
-    /// A node has a block that would not be in it any more.
+    /// A node has a block that would lie outside the changed pool.
     #[strum(serialize = "pod-pool-in-use")]
     InUse(Block, NodeName),
     /// While this version of the operator runs, CIDRs can only be added to the pool.
@@ -185,10 +185,10 @@ impl OperatorObstacle {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum UndoObstacle {
-    /// The blocks that this path wrote stay.
+    /// The blocks that this write path wrote stay on the node.
     #[strum(serialize = "cannot-be-undone")]
     NodeKeeps(WritePath, Vec<Block>),
-    /// The node may not have a block again that the apply took away.
+    /// The block that the apply removed may not be given to the node again.
     CannotBeGivenBack(Block),
     /// The agent of the CiliumNode has started, and uses these blocks.
     #[strum(serialize = "undo-agent-started")]

@@ -34,7 +34,7 @@ pub enum Reason {
     },
     /// A `NodeAssignment` names one family, and the pool gives the other.
     PinnedInPart,
-    /// The lowest free block of the best pool that could serve it.
+    /// The lowest free block of the best pool that could serve the node.
     LowestFree {
         /// Better pools that could not serve the node.
         passed_over: PassedOverPools,
@@ -65,7 +65,7 @@ pub struct NodeChange {
     pub freed: Vec<Block>,
     /// The write that makes the change.
     pub edit: Edit,
-    /// The write that undoes it; `None` if it cannot be undone.
+    /// The write that undoes the change; `None` if it cannot be undone.
     pub undo: Option<Edit>,
     /// Why the node gets the block.
     pub reason: Reason,

@@ -35,7 +35,7 @@ fn reported_share(blocks: u128) -> u128 {
 pub(super) enum Bound {
     /// The blocks have addresses of the object's machine: at most [`MACHINE`] blocks are kept.
     Machine,
-    /// By fields that no agent reads.
+    /// The object shows the blocks in fields that no agent reads.
     Unread,
     /// The blocks are in use: all of them are kept.
     All,

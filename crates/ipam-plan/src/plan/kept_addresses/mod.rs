@@ -215,7 +215,7 @@ fn held(observed: &Observed) -> BTreeSet<(&NodeName, Block)> {
     held
 }
 
-/// Values of one field that are listed; further ones are counted.
+/// Limit of the values of one field that are listed; further ones are counted.
 const LISTED: usize = 3;
 
 /// How an object shows addresses.
@@ -223,11 +223,11 @@ const LISTED: usize = 3;
 pub(super) enum Kind {
     /// The addresses of the object's machine.
     Machine,
-    /// By fields that no agent reads.
+    /// Fields that no agent reads.
     Unread,
-    /// By fields that are in use.
+    /// Fields that are in use.
     Held,
-    /// By fields that show the block from which it was moved.
+    /// Fields that show the block from which the object was moved.
     Left,
 }
 

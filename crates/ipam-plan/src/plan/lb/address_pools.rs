@@ -299,7 +299,7 @@ impl Users {
 }
 
 impl Users {
-    /// Ranges that something else has, of those that overlap this one.
+    /// Ranges in other use that overlap `range`.
     pub(super) fn over(&self, range: &Range) -> Vec<Range> {
         self.known
             .overlapping(range)

@@ -80,7 +80,7 @@ struct Wanting<'p> {
     open: Vec<Family>,
 }
 
-/// `in_use` are ranges that something else has.
+/// Chooses addresses for pins without addresses of their own. `in_use` are ranges in other use.
 pub(super) fn choose<'p>(
     desired: &'p Desired,
     observed: &'p Observed,

@@ -155,7 +155,7 @@ fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
 /// another name never overlaps itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolAction {
-    /// The pool is ours already, and changes.
+    /// A pool of `cilium-ipam` changes.
     Update,
     /// A foreign pool gets the label of `cilium-ipam`, and changes where it differs.
     Adopt,
@@ -204,7 +204,7 @@ pub struct ServiceChange {
     pub after: Option<String>,
     /// What the change means for workloads.
     pub hazard: Hazard,
-    /// The object that was seen.
+    /// UID and resourceVersion of the observed Service, which guard the write.
     pub guard: ObjectVersion,
     /// Place of the pin in the files.
     pub origin: Option<Origin>,

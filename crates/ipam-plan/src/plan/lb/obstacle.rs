@@ -14,7 +14,7 @@ use ipam_core::net::{Family, Range};
 /// Who has addresses that a pool would give.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressUser {
-    /// A node's pod CIDR.
+    /// The pod CIDR of a node.
     PodCidr(NodeName),
     /// An address of the node itself.
     Machine(NodeName),

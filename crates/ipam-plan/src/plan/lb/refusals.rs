@@ -11,7 +11,7 @@ use ipam_core::model::{
 };
 use ipam_desired::Desired;
 
-/// Services that a refusal names; further ones are counted.
+/// Limit of the Services that a refusal names; further ones are counted.
 const NAMED: usize = 5;
 
 pub(crate) fn refusals(

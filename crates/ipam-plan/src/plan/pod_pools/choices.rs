@@ -18,7 +18,7 @@ use ipam_cilium::observed::{
 use ipam_core::model::{Hazard, NodeName, PoolName, SelectorIndex};
 use ipam_desired::{Desired, Pool, PoolState};
 
-/// Prefix of the names of our `CiliumNodeConfig`s.
+/// Prefix of the names of `CiliumNodeConfig`s that `cilium-ipam` writes.
 pub(super) const PREFIX: &str = "cilium-ipam-pool-";
 
 /// Longest name of an object, in bytes.

@@ -81,7 +81,7 @@ pub(super) struct ClusterPools<'o> {
     pub(super) observed: &'o Observed,
     /// CIDRs of pools. First the name of the pool, then the place in its list.
     cidrs: RangeIndex<(&'o str, usize, Block)>,
-    /// Blocks of nodes, likewise.
+    /// Blocks of nodes, each with its pool and index as in `cidrs`.
     held: RangeIndex<(&'o str, usize, Block)>,
     pub(super) allocated: BTreeMap<&'o str, Vec<(&'o NodeName, Block)>>,
     /// The first `CiliumNodeConfig` of another owner that chooses each pool.

@@ -174,7 +174,7 @@ pub(super) fn ranges(texts: &[String]) -> Option<BTreeSet<IpNet>> {
 
 #[derive(Default)]
 pub(super) struct Unplanned<'n> {
-    /// Nodes that are no VMs.
+    /// Nodes that do not run on a VM of OpenStack.
     pub(super) without_vm: Vec<&'n Node>,
     /// Nodes whose ports cannot be read, by the reason.
     pub(super) unread: BTreeMap<&'n str, Vec<&'n Node>>,

@@ -75,7 +75,7 @@ impl UndoPlanner<'_> {
         if seen.agent == AgentTrace::Started {
             return Err(UndoObstacle::AgentStarted(seen.pod_cidrs.clone()).into());
         }
-        // The field manager alone proves nothing: every apply of ours has the same one.
+        // The field manager alone proves nothing: every apply of `cilium-ipam` has the same one.
         if matches!(to, EditDocument::NoCiliumNode(())) && !seen.is_ours() {
             return Err(UndoObstacle::NotCreatedByUs(seen.pod_cidrs.clone()).into());
         }
@@ -208,7 +208,7 @@ impl UndoPlanner<'_> {
     ) -> Result<NodeConfigEdit, BlockedReason> {
         let mut edit = self.paths.node_config(node, &ranges(settings))?;
         edit.removed = removed(settings);
-        // Settings that other writers added stay.
+        // Settings that other writers added are kept.
         let is_removed = |key: &String| {
             let mut keys = edit.removed.iter().map(|family| range_setting(*family));
             keys.any(|removed| removed == key)

@@ -159,7 +159,7 @@ impl Paths<'_> {
     }
 }
 
-/// Whether an existing `CiliumNodeConfig` is ours, and of this node alone.
+/// Fails unless an existing `CiliumNodeConfig` belongs to `cilium-ipam` and selects only this node.
 fn check_owner(seen: &NodeConfig, node: &Node, hostname: &str) -> Result<(), BlockedReason> {
     let alone = Requirement::new(HOSTNAME_LABEL, Operator::In([hostname.to_owned()].into()));
     let is_for_it = alone.is_ok_and(|alone| seen.nodes == Selector::all_of([alone]));

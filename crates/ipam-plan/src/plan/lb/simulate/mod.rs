@@ -89,7 +89,7 @@ fn certain(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
         .collect()
 }
 
-/// A contested address may stay.
+/// Losses of a Service. A contested address may stay.
 fn all(outlook: &ServiceOutcome) -> Vec<(IpAddr, LossReason, Certainty)> {
     let contested = outlook
         .contested

@@ -23,11 +23,11 @@ ipam_core::text_enum! {
     /// When a Service loses an address. The text stands in JSON.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum LossTime {
-        /// When the change is written.
+        /// The address is lost when the change is written.
         Now = "now",
         /// When the operator restarts or another replica takes over.
         OperatorRestart = "operator-restart",
-        /// When Cilium is upgraded to the newest version that this program knows.
+        /// The address is lost when Cilium is upgraded to the newest known version.
         Upgrade = "upgrade",
     }
 }
