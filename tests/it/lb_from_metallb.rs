@@ -1,15 +1,19 @@
-//! Services move from MetalLB's real controller to the real operator of Cilium: every address stays,
-//! and the time that a Service is without one is measured from the events of the API server.
+//! Services move from MetalLB's real controller to the real operator of Cilium, by the commands of the
+//! guide: every address stays, and the time that a Service is without one is measured from the events
+//! of the API server.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testbed::{CiliumVersion, MetalLb, Options, Program, wait_until};
+use testbed::{CiliumVersion, MetalLb, Operator, Options, Program, wait_until};
 
 use super::lb::{SERVICES, operator};
 use super::server::{Server, kubernetes};
+use super::support::{args, ran, repository};
+
+const VERSION: CiliumVersion = CiliumVersion::V1_19;
 
 /// The Service whose creation ends the measurement.
 const END: &str = "end-of-measurement";
@@ -46,13 +50,34 @@ fn held(server: &Server) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Two pools of MetalLB, and Services of both.
+/// The workloads of MetalLB's manifest. No kubelet runs them.
+fn install_metallb(server: &Server) {
+    for (plural, kind, name) in [
+        ("deployments", "Deployment", "controller"),
+        ("daemonsets", "DaemonSet", "speaker"),
+    ] {
+        let labels = json!({"app": "metallb", "component": name});
+        let container = json!({"name": name, "image": format!("quay.io/metallb/{name}:v0.15.2")});
+        let object = json!({"apiVersion": "apps/v1", "kind": kind,
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}});
+        let path = format!("/apis/apps/v1/namespaces/{}/{plural}", MetalLb::NAMESPACE);
+        server.plane.create(&path, &object).unwrap();
+    }
+}
+
+/// Two pools of MetalLB that it announces on the local network, and Services of both.
 fn served_by_metallb(server: &Server, services: usize) -> MetalLb {
     let metallb = MetalLb::start(&server.programs, &server.plane).unwrap();
-    let path = format!(
-        "/apis/metallb.io/v1beta1/namespaces/{}/ipaddresspools",
-        MetalLb::NAMESPACE
-    );
+    install_metallb(server);
+    let group = format!("/apis/metallb.io/v1beta1/namespaces/{}", MetalLb::NAMESPACE);
+    let announced = json!({"apiVersion": "metallb.io/v1beta1", "kind": "L2Advertisement", "metadata": {"name": "lan"}});
+    server
+        .plane
+        .create(&format!("{group}/l2advertisements"), &announced)
+        .unwrap();
+    let path = format!("{group}/ipaddresspools");
     for (name, range) in [("first", "192.168.8.0/22"), ("second", "192.168.20.0/22")] {
         let pool = json!({"apiVersion": "metallb.io/v1beta1", "kind": "IPAddressPool", "metadata": {"name": name},
             "spec": {"addresses": [range]}});
@@ -106,35 +131,107 @@ fn gaps(server: &Server, from: &str, before: &BTreeMap<String, Vec<String>>) -> 
     gaps.into_values().collect()
 }
 
-/// The operator of Cilium starts when all pools and pins are written.
+/// What runs while the guide is followed, and what its commands start and stop.
+struct Move<'s> {
+    server: &'s Server,
+    services: usize,
+    operator: Option<Operator>,
+    metallb: Option<MetalLb>,
+}
+
+impl Move<'_> {
+    /// Runs a command as the guide prints it.
+    fn follow(&mut self, command: &str) {
+        let words = args(command);
+        match words[..] {
+            ["cilium-ipam", "show", "lb"] => self.await_cilium(),
+            ["cilium-ipam", "apply"] => self.cilium_ipam(&["apply", "--auto-approve"]),
+            ["cilium-ipam", ..] => self.cilium_ipam(&words[1..]),
+            ["kubectl", ..] => self.kubectl(&words[1..]),
+            _ => panic!("{command}"),
+        }
+        match words[..] {
+            [
+                ..,
+                "scale",
+                "deployment",
+                "cilium-operator",
+                "--replicas",
+                "0",
+            ] => {
+                self.operator = None;
+            }
+            [
+                ..,
+                "scale",
+                "deployment",
+                "cilium-operator",
+                "--replicas",
+                _,
+            ] => {
+                self.operator = Some(operator(self.server, VERSION));
+            }
+            [.., "scale", "deployment", "controller", "--replicas", "0"] => self.metallb = None,
+            _ => {}
+        }
+    }
+
+    fn cilium_ipam(&self, words: &[&str]) {
+        self.server.run(words).expect(0);
+    }
+
+    fn kubectl(&self, words: &[&str]) {
+        let mut kubectl = self.server.plane.kubectl(&self.server.programs).unwrap();
+        let kubectl = kubectl.current_dir(self.server.folder.path()).args(words);
+        ran(kubectl.output().unwrap()).expect(0);
+    }
+
+    /// Cilium writes no condition where nothing is to change, but it counts the addresses.
+    fn await_cilium(&self) {
+        wait_until("Cilium to serve them all", PATIENCE, || {
+            let shown = self.server.json("show lb -o json");
+            let pools = shown["pools"].as_array().unwrap();
+            let used = |pool: &Value| pool["used"].as_str()?.parse::<usize>().ok();
+            Ok((pools.iter().filter_map(used).sum::<usize>() == self.services).then_some(()))
+        })
+        .unwrap();
+    }
+}
+
+/// The commands of the steps of the guide.
+fn commands() -> Vec<String> {
+    let page = repository().join("docs/src/how-to/from-metallb.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, steps) = page.split_once("\n## Steps\n").unwrap();
+    let (steps, _) = steps.split_once("\n## ").unwrap();
+    let lines = steps.lines().map(str::trim_start);
+    let commands = lines.filter_map(|line| line.strip_prefix("$ "));
+    commands.map(str::to_owned).collect()
+}
+
+/// Follows the guide, command by command.
 fn moved(services: usize) -> Measured {
-    let version = CiliumVersion::V1_19;
     let server = Server::start(
-        &kubernetes(version.release(), None),
-        Some(version.release()),
+        &kubernetes(VERSION.release(), None),
+        Some(VERSION.release()),
         Options::default(),
-        &[Program::MetalLbController, Program::CiliumOperator(version)],
+        &[Program::MetalLbController, Program::CiliumOperator(VERSION)],
     );
-    let metallb = served_by_metallb(&server, services);
+    let mut following = Move {
+        server: &server,
+        services,
+        operator: Some(operator(&server, VERSION)),
+        metallb: Some(served_by_metallb(&server, services)),
+    };
     let before = held(&server);
     let list = server.plane.get(SERVICES).unwrap();
     let from = list["metadata"]["resourceVersion"].as_str().unwrap();
     let measured = std::thread::scope(|scope| {
         let measuring = scope.spawn(|| gaps(&server, from, &before));
-        server.run(&["import", "--from", "metallb"]).expect(0);
-        server
-            .run(&["apply", "--auto-approve", "--waive", "lost-addresses=999"])
-            .expect(0);
-        let _operator = operator(&server, version);
-        wait_until("Cilium to serve them all", PATIENCE, || {
-            let shown = server.json("show lb -o json");
-            // Cilium writes no condition where nothing is to change, but it counts the addresses.
-            let pools = shown["pools"].as_array().unwrap();
-            let used = |pool: &Value| pool["used"].as_str()?.parse::<usize>().ok();
-            Ok((pools.iter().filter_map(used).sum::<usize>() == services).then_some(()))
-        })
-        .unwrap();
-        drop(metallb);
+        commands()
+            .iter()
+            .for_each(|command| following.follow(command));
+        assert!(following.operator.is_some() && following.metallb.is_none());
         let end = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": END}, "spec": {"ports": [{"port": 80}]}});
         server.plane.create(SERVICES, &end).unwrap();
         measuring.join().unwrap()
