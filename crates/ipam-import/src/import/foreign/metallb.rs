@@ -202,6 +202,25 @@ pub fn config_text(object: &Value) -> Option<&str> {
     object["data"]["config"].as_str().filter(|_| is_it)
 }
 
+const PEER_FIELDS: [(&str, &str); 11] = [
+    ("my-asn", "myASN"),
+    ("peer-asn", "peerASN"),
+    ("peer-address", "peerAddress"),
+    ("peer-port", "peerPort"),
+    ("source-address", "sourceAddress"),
+    ("router-id", "routerID"),
+    ("hold-time", "holdTime"),
+    ("keepalive-time", "keepaliveTime"),
+    ("bfd-profile", "bfdProfile"),
+    ("ebgp-multihop", "ebgpMultiHop"),
+    ("password", "password"),
+];
+
+const SELECTOR_FIELDS: [(&str, &str); 2] = [
+    ("match-labels", "matchLabels"),
+    ("match-expressions", "matchExpressions"),
+];
+
 /// The objects that mean the same as a parsed configuration.
 pub fn legacy_config(config: &Value) -> Vec<Value> {
     let mut objects = Vec::new();
@@ -215,15 +234,10 @@ pub fn legacy_config(config: &Value) -> Vec<Value> {
         }
     }
     for (place, peer) in list(&config["peers"]).enumerate() {
-        let spec = renamed(
-            peer,
-            &[
-                ("my-asn", "myASN"),
-                ("peer-asn", "peerASN"),
-                ("peer-address", "peerAddress"),
-                ("peer-port", "peerPort"),
-            ],
-        );
+        let mut spec = renamed(peer, &PEER_FIELDS);
+        let nodes = list(&peer["node-selectors"]);
+        let nodes = nodes.map(|selector| renamed(selector, &SELECTOR_FIELDS));
+        spec["nodeSelectors"] = nodes.collect();
         objects.push(object("BGPPeer", &format!("peer{}", place + 1), spec));
     }
     if let Some(aliases) = config["bgp-communities"].as_object() {

@@ -37,21 +37,12 @@ const LEFT_OUT: [&str; 6] = [
 
 /// A CiliumBGPPeerConfig of each peer, and a CiliumBGPClusterConfig for the nodes of the peers.
 pub(super) fn peers(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<Announcement> {
-    let mut announcements = Vec::new();
+    let peers = different(objects, remarks);
+    let mut announcements: Vec<Announcement> = peers.iter().map(Peer::config).collect();
     let mut clusters: BTreeMap<Selector, BTreeMap<u64, Vec<Peer<'_>>>> = BTreeMap::new();
-    for object in objects.iter().filter(|object| object.kind == "BGPPeer") {
-        match Peer::read(object) {
-            Ok(peer) => {
-                announcements.push(peer.config());
-                let of_nodes = clusters.entry(peer.nodes.clone()).or_default();
-                of_nodes.entry(peer.local_asn).or_default().push(peer);
-            }
-            Err(reason) => remarks.push(Remark::left_out(
-                RemarkName::BgpPeer,
-                object.about(),
-                format!("no CiliumBGPClusterConfig means the same, because {reason}"),
-            )),
-        }
+    for peer in peers {
+        let of_nodes = clusters.entry(peer.nodes.clone()).or_default();
+        of_nodes.entry(peer.local_asn).or_default().push(peer);
     }
     let is_divided = clusters.len() > 1;
     for (place, (nodes, instances)) in clusters.into_iter().enumerate() {
@@ -62,6 +53,25 @@ pub(super) fn peers(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<An
         announcements.push(cluster(&name, &nodes, &instances, is_divided));
     }
     announcements
+}
+
+/// The peers that can be read, each once: of two for the same session or with one name, the first.
+fn different<'v>(objects: &'v [Object<'v>], remarks: &mut Vec<Remark>) -> Vec<Peer<'v>> {
+    let mut peers: Vec<Peer<'_>> = Vec::new();
+    for object in objects.iter().filter(|object| object.kind == "BGPPeer") {
+        match Peer::read(object) {
+            Ok(peer) => match peers.iter().find(|first| first.is_repeated_by(&peer)) {
+                Some(first) => remarks.extend(peer.left_out_beside(first)),
+                None => peers.push(peer),
+            },
+            Err(reason) => remarks.push(Remark::left_out(
+                RemarkName::BgpPeer,
+                object.about(),
+                format!("no CiliumBGPClusterConfig means the same, because {reason}"),
+            )),
+        }
+    }
+    peers
 }
 
 impl<'v> Peer<'v> {
@@ -83,6 +93,23 @@ impl<'v> Peer<'v> {
             asn: number("peerASN").ok_or("it has no `peerASN`")?,
             nodes: nodes.ok_or("`nodeSelectors` selects nothing")?,
         })
+    }
+
+    fn is_repeated_by(&self, other: &Peer<'_>) -> bool {
+        let session = |peer: &Peer<'_>| (peer.address, peer.local_asn, peer.asn);
+        self.object.name() == other.object.name()
+            || (session(self) == session(other) && self.nodes == other.nodes)
+    }
+
+    /// A remark if its draft would differ from that of the first peer, which stays.
+    fn left_out_beside(&self, first: &Peer<'_>) -> Option<Remark> {
+        let spec = |peer: &Peer<'_>| peer.config().object["spec"].take();
+        let text = format!(
+            "BGPPeer {} has the same name or session and other settings: only that one has a draft",
+            first.object.name()
+        );
+        let remark = Remark::left_out(RemarkName::BgpPeer, self.object.about(), text);
+        (spec(self) != spec(first)).then_some(remark)
     }
 
     fn config(&self) -> Announcement {

@@ -132,6 +132,32 @@ fn a_password_of_a_peer_stays_secret() {
 }
 
 #[test]
+fn a_peer_that_is_given_twice_becomes_one_draft() {
+    let written = |nodes: &str| {
+        json!({"myASN": 64512, "peerASN": 64513, "peerAddress": "172.30.0.3",
+            "nodeSelectors": [{"matchLabels": {"rack": nodes}}]})
+    };
+    let legacy = legacy_config(&json!({"peers": [{"my-asn": 64512, "peer-asn": 64513,
+        "peer-address": "172.30.0.3", "node-selectors": [{"match-labels": {"rack": "a"}}]}]}));
+    let peer = object("BGPPeer", "tor", written("a"));
+    let one = metallb(std::slice::from_ref(&peer));
+    let twice = [&[peer.clone(), peer.clone()][..], &legacy].concat();
+    assert_eq!(metallb(&twice).announcements, one.announcements);
+    assert_eq!(metallb(&twice).remarks, one.remarks);
+    assert_eq!(one.announcements.len(), 2);
+
+    let mut differing = peer.clone();
+    differing["spec"]["holdTime"] = json!("9s");
+    let found = metallb(&[peer.clone(), differing]);
+    assert_eq!(found.announcements, one.announcements);
+    assert!(found.remarks[0].text.contains("other settings"));
+
+    // The top-of-rack routers of two racks may have one address.
+    let of_racks = metallb(&[peer, object("BGPPeer", "other", written("b"))]);
+    assert_eq!(of_racks.announcements.len(), 4);
+}
+
+#[test]
 fn peers_become_drafts_of_cilium() {
     let found = metallb(&[
         object(
