@@ -9,6 +9,7 @@
 //! Source: `pkg/bgp/config` @ 1.12, and `internal/config/config.go` of MetalLB 0.12.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -210,6 +211,8 @@ pub(super) const CONFIG_KEY: &str = "config.yaml";
 pub struct SpeakerPeers {
     /// For each peer the selectors of its nodes; none means every node.
     pub peers: Vec<Vec<Selector>>,
+    /// `peer-address` of each peer that has a valid one.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl SpeakerPeers {
@@ -230,6 +233,8 @@ struct ConfigView {
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct PeerView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peer_address: Option<String>,
     #[serde(default, deserialize_with = "nullable")]
     node_selectors: Vec<SelectorView>,
 }
@@ -269,7 +274,9 @@ impl SpeakerPeers {
             let selectors = peer.node_selectors.iter();
             selectors.map(SelectorView::selector).collect()
         };
+        let addresses = peers.iter().filter_map(|peer| peer.peer_address.as_ref());
         Ok(SpeakerPeers {
+            addresses: addresses.filter_map(|text| text.parse().ok()).collect(),
             peers: peers.iter().map(of_peer).collect(),
         })
     }

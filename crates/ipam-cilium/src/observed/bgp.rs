@@ -16,6 +16,7 @@ use super::bgp_view::{
     AdvertisementView, ClusterConfigView, Entry, L2PolicyView, Named, Peer, PeerConfigView,
     PeerFamilyView, PeeringPolicyView, VirtualRouter, families_of,
 };
+use super::kind::SPEAKER_CONFIG_NAME;
 use crate::lbipam::{L2_CLASS, LbService, WrittenSelector};
 use ipam_core::model::{Labels, ObjectRef, Selector};
 use ipam_core::net::Family;
@@ -158,6 +159,19 @@ impl Announcing {
         let peers = texts.filter_map(address);
         self.peers
             .extend(peers.map(|address| (address, object.clone())));
+    }
+
+    /// A peer that an object of Cilium names, too, keeps that object.
+    pub(super) fn set_speaker_peers(&mut self, speaker_peers: Option<SpeakerPeers>) {
+        let object = ObjectRef {
+            kind: "ConfigMap",
+            name: SPEAKER_CONFIG_NAME.to_owned(),
+        };
+        let addresses = speaker_peers.iter().flat_map(|peers| &peers.addresses);
+        for address in addresses {
+            self.peers.entry(*address).or_insert_with(|| object.clone());
+        }
+        self.speaker_peers = speaker_peers;
     }
 
     fn selectors(&mut self, kind: &'static str, name: &str) -> Selectors<'_> {

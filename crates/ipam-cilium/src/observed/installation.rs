@@ -353,6 +353,13 @@ impl Reader {
         self.controllers.extend(found.map(|(_, process)| process));
         self.observed.spec_routers.extend(spec_router(view));
     }
+
+    pub(super) fn speaker_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
+        let view: ConfigMapView = serde_json::from_str(json)?;
+        let peers = SpeakerPeers::read(&view)?;
+        self.installations.of(&view.namespace()).speaker_peers = Some(peers);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

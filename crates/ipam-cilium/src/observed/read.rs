@@ -17,8 +17,7 @@ use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Definitions, Evidence, Node, NodeConfig,
-    NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, SpeakerPeers, StoredClaims,
-    UnfinishedMigration,
+    NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, StoredClaims, UnfinishedMigration,
 };
 use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
@@ -83,11 +82,7 @@ impl Reader {
             ObservedKind::BgpClusterConfig => self.observed.announcing.read_cluster_config(json),
             ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
-            ObservedKind::SpeakerConfig => parse::<ConfigMapView>(json).and_then(|view| {
-                let peers = SpeakerPeers::read(&view)?;
-                self.installations.of(&view.namespace()).speaker_peers = Some(peers);
-                Ok(())
-            }),
+            ObservedKind::SpeakerConfig => self.speaker_config(json),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
         self.missed(
@@ -198,14 +193,10 @@ impl Reader {
         self.observed.at = at;
         self.read_cilium();
         self.versions.sort();
-        let version = self
-            .versions
-            .first()
-            .map(|(evidence, version)| (*version, *evidence));
-        if let Some(finding) = self.version_conflict() {
-            self.observed.findings.push(finding);
-        }
-        self.observed.cilium.version = version;
+        let first = self.versions.first();
+        self.observed.cilium.version = first.map(|(evidence, version)| (*version, *evidence));
+        let conflict = self.version_conflict();
+        self.observed.findings.extend(conflict);
         self.choose_node_configs();
         if self.observed.service_ranges.is_empty() {
             self.observed.service_ranges = service_ranges(&self.controllers);
@@ -253,7 +244,8 @@ impl Reader {
         let daemon_sets = chosen.daemon_sets.iter();
         self.versions
             .extend(daemon_sets.flat_map(|daemon_set| &daemon_set.versions));
-        observed.announcing.speaker_peers = chosen.speaker_peers.clone();
+        let speaker_peers = chosen.speaker_peers.clone();
+        observed.announcing.set_speaker_peers(speaker_peers);
         chosen.tell(&mut observed.cilium);
     }
 

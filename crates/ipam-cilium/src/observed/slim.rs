@@ -529,7 +529,7 @@ mod tests {
             ),
             (
                 ObservedKind::SpeakerConfig,
-                json!({"data": {"config.yaml": "peers: [{password: secret, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
+                json!({"data": {"config.yaml": "peers: [{password: secret, peer-address: 192.0.2.252, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
             ),
             (
                 ObservedKind::CiliumNode,
