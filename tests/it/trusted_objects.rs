@@ -8,7 +8,8 @@ use ipam_cilium::observed::ObservedKind;
 use serde_json::{Value, json};
 
 use super::support::{
-    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, ran, repository,
+    Folder, KUBERNETES, TextAssertions, args, cilium_node, cluster, holds, node, pool, ran,
+    repository,
 };
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -71,6 +72,7 @@ fn row_of(kind: ObservedKind) -> &'static str {
         | K::BgpAdvertisement
         | K::L2AnnouncementPolicy => "BGP and L2 objects of Cilium",
         K::SpeakerConfig => "ConfigMap `bgp-config`",
+        K::RouterDaemonSet => "DaemonSets that route `spec.podCIDRs`",
         K::CiliumNode => "CiliumNode",
         K::Node => "Node: labels",
     }
@@ -90,7 +92,9 @@ fn requests_go_where_the_table_says() {
                 Some(rest) if rest.starts_with("of-cilium/") => "Cilium's namespace",
                 Some(rest) if rest.starts_with("kube-system/") => "`kube-system`",
                 Some(rest) => panic!("{kind:?}: {rest}"),
-                None if kind == ObservedKind::Service => "all namespaces",
+                None if matches!(kind, ObservedKind::Service | ObservedKind::RouterDaemonSet) => {
+                    "all namespaces"
+                }
                 None => "cluster",
             };
             assert_eq!(seen, place, "{kind:?}: {path}");
@@ -185,6 +189,28 @@ fn speakers_elsewhere() {
     let elsewhere = doctor("team-a");
     assert_ne!(elsewhere, doctor("kube-system"));
     elsewhere.assert_lacks("without a peer");
+}
+
+#[test]
+fn routers_of_tenants() {
+    let unused = node("n1", "a", &holds("10.244.1.0/24"));
+    let used = cilium_node("n1", &["10.20.1.0/24"]);
+    let doctor = |spec: Value| {
+        let daemon_set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": "kube-flannel-ds", "namespace": "team-a"},
+            "spec": {"template": {"spec": spec}}});
+        let items = [daemon_set.to_string(), used.clone(), unused.clone()];
+        let folder = Folder::new(&[]);
+        folder.write(
+            "cluster.json",
+            cluster("1.19.3", r#""ipam":"cluster-pool""#, &items),
+        );
+        let line = "doctor --no-pools --cluster-file cluster.json -o json --fail-on never";
+        folder.json(line)["findings"].to_string()
+    };
+    let containers = json!([{"name": "c", "image": "docker.io/flannel/flannel:v0.26.1"}]);
+    doctor(json!({"hostNetwork": true, "containers": containers})).assert_has("flannel runs");
+    doctor(json!({"containers": containers})).assert_lacks("flannel runs");
 }
 
 #[test]

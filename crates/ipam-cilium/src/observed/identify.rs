@@ -171,6 +171,7 @@ impl ObservedKind {
             ("apps", "DaemonSet") if head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::ControllerDaemonSet)
             }
+            ("apps", "DaemonSet") => Some(ObservedKind::RouterDaemonSet),
             ("", "Pod") if head.app == Some("cilium") => Some(ObservedKind::CiliumAgentPod),
             ("", "Pod") if head.namespace == OWN_NAMESPACE => Some(ObservedKind::ControllerPod),
             ("apps", "Deployment") if head.cilium_app == Some("operator") => {
@@ -293,7 +294,7 @@ mod tests {
         ),
         (
             "apps/v1",
-            "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+            "ControllerRevision Deployment ReplicaSet StatefulSet",
         ),
         ("batch/v1", "CronJob Job"),
         (

@@ -351,6 +351,10 @@ impl Reader {
         }
         let found = ControllerProcess::of(view).into_iter();
         self.controllers.extend(found.map(|(_, process)| process));
+        self.router(view);
+    }
+
+    pub(super) fn router(&mut self, view: &WorkloadView<'_>) {
         self.observed.spec_routers.extend(spec_router(view));
     }
 

@@ -50,6 +50,8 @@ pub enum ObservedKind {
     L2AnnouncementPolicy,
     /// ConfigMap `bgp-config`: peers of the MetalLB speakers, up to Cilium 1.16.
     SpeakerConfig,
+    /// DaemonSets of all namespaces: programs that route `spec.podCIDRs` of Nodes may be among them.
+    RouterDaemonSet,
     /// CiliumNodes; read before Nodes.
     CiliumNode,
     /// Nodes.
@@ -118,7 +120,7 @@ impl ObservedKind {
     ];
 
     /// Further kinds that an examination needs.
-    pub const OF_EXAMINATIONS: [ObservedKind; 8] = [
+    pub const OF_EXAMINATIONS: [ObservedKind; 9] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
@@ -126,6 +128,7 @@ impl ObservedKind {
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
         ObservedKind::SpeakerConfig,
+        ObservedKind::RouterDaemonSet,
         ObservedKind::MoreDefinitions,
     ];
 
@@ -164,9 +167,9 @@ impl ObservedKind {
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             ObservedKind::Claims | ObservedKind::Migration => ("configmaps", "v1", "ConfigMap"),
-            ObservedKind::CiliumDaemonSet | ObservedKind::ControllerDaemonSet => {
-                ("daemonsets.apps", "apps/v1", "DaemonSet")
-            }
+            ObservedKind::CiliumDaemonSet
+            | ObservedKind::ControllerDaemonSet
+            | ObservedKind::RouterDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 ("configmaps", "v1", "ConfigMap")
             }
@@ -250,6 +253,7 @@ impl ObservedKind {
             versions.iter().map(path).collect()
         };
         match self {
+            ObservedKind::RouterDaemonSet => vec![format!("{APPS}/daemonsets")],
             ObservedKind::CiliumDaemonSet if namespace.is_empty() => {
                 vec![format!("{APPS}/daemonsets")]
             }
@@ -306,6 +310,7 @@ impl ObservedKind {
             }
             ObservedKind::CiliumOperator => ("labelSelector", "io.cilium/app=operator"),
             ObservedKind::ControllerDaemonSet
+            | ObservedKind::RouterDaemonSet
             | ObservedKind::ServiceCidr
             | ObservedKind::LoadBalancerPool
             | ObservedKind::PodIpPool

@@ -83,6 +83,7 @@ impl Reader {
             ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
             ObservedKind::SpeakerConfig => self.speaker_config(json),
+            ObservedKind::RouterDaemonSet => parse(json).map(|view| self.router(&view)),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
         self.missed(

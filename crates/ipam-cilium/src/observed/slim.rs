@@ -24,7 +24,7 @@ use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, Servic
 use super::view_lb::{
     AddressPoolView, Container, RequestManager, ServiceView, SpecManager, WorkloadView,
 };
-use super::{CLAIMS_KEY, MIGRATION_KEY, ObservedKind, setting_key};
+use super::{CLAIMS_KEY, MIGRATION_KEY, OWN_NAMESPACE, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
 ///
@@ -87,6 +87,7 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::CiliumDaemonSet | ObservedKind::CiliumOperator => {
             project::<WorkloadView<'_>>(object, narrow_containers)
         }
+        ObservedKind::RouterDaemonSet => project::<WorkloadView<'_>>(object, narrow_controllers),
         ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => controllers(object),
         ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
         ObservedKind::Definition(_) => project::<DefinitionView<'_>>(object, whole),
@@ -236,6 +237,14 @@ pub fn is_read(kind: ObservedKind, object: &Value) -> bool {
                 !ControllerProcess::of(&view).is_empty()
                     || Balancer::of_workload(&view).is_some()
                     || spec_router(&view).is_some()
+            })
+        }
+        // Those of `kube-system` are read as another kind.
+        ObservedKind::RouterDaemonSet => {
+            let view = WorkloadView::deserialize(object);
+            view.map_or(true, |view| {
+                view.metadata.namespace.as_deref() != Some(OWN_NAMESPACE)
+                    && spec_router(&view).is_some()
             })
         }
         _ => true,
@@ -530,6 +539,12 @@ mod tests {
             (
                 ObservedKind::SpeakerConfig,
                 json!({"data": {"config.yaml": "peers: [{password: secret, peer-address: 192.0.2.252, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
+            ),
+            (
+                ObservedKind::RouterDaemonSet,
+                json!({"metadata": {"namespace": "kube-flannel"},
+                "spec": {"template": {"spec": {"hostNetwork": true, "containers":
+                    [{"name": "c", "image": "r/flannel:v1", "command": ["flanneld"], "args": ["--secret=x"]}]}}}}),
             ),
             (
                 ObservedKind::CiliumNode,

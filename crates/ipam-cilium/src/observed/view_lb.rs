@@ -311,6 +311,8 @@ pub(super) struct PodTemplate {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PodSpec {
+    #[serde(default)]
+    pub host_network: Option<bool>,
     #[serde(default, deserialize_with = "nullable")]
     pub containers: Vec<Container>,
     #[serde(default, deserialize_with = "nullable")]

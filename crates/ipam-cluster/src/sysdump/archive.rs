@@ -233,6 +233,7 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
         // It has the Pods of the DaemonSets.
         ObservedKind::ControllerPod
         | ObservedKind::ControllerDaemonSet
+        | ObservedKind::RouterDaemonSet
         | ObservedKind::CiliumAgentPod => "k8s-pods",
         ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools",
         ObservedKind::PodIpPool => "ciliumpodippools",

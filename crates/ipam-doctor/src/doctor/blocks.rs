@@ -267,7 +267,7 @@ fn spec_routers(observed: &Observed) -> Option<String> {
     let routers = observed.spec_routers.iter();
     let routers = routers.map(|seen| {
         let object = seen.object.escape_debug();
-        format!("{} runs (DaemonSet kube-system/{object})", seen.program)
+        format!("{} runs (DaemonSet {object})", seen.program)
     });
     let all: Vec<String> = routers.collect();
     (!all.is_empty()).then(|| joined(all, ", "))

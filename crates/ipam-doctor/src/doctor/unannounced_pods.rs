@@ -69,6 +69,7 @@ fn need_announcements(observed: &Observed) -> bool {
         BgpPeerConfig,
         BgpAdvertisement,
         ObservedKind::CiliumNodeConfig,
+        ObservedKind::RouterDaemonSet,
     ];
     let mut allocators = observed.allocators.iter();
     observed.routes_natively()

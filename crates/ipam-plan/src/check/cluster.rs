@@ -279,6 +279,9 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::SpeakerConfig => {
             "it is unknown which nodes have a BGP peer of the MetalLB speakers"
         }
+        ObservedKind::RouterDaemonSet => {
+            "it is unknown whether another program routes spec.podCIDRs of Nodes"
+        }
         ObservedKind::L2AnnouncementPolicy => {
             "the announcements of LoadBalancer addresses on the local network are unknown"
         }
