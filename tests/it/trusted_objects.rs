@@ -72,6 +72,7 @@ fn row_of(kind: ObservedKind) -> &'static str {
         | K::BgpAdvertisement
         | K::L2AnnouncementPolicy => "BGP and L2 objects of Cilium",
         K::SpeakerConfig => "ConfigMap `bgp-config`",
+        K::KubeadmConfig => "ConfigMap `kubeadm-config`",
         K::RouterDaemonSet => "DaemonSets that route `spec.podCIDRs`",
         K::CiliumNode => "CiliumNode",
         K::Node => "Node: labels",

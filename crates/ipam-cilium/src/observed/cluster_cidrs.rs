@@ -1,7 +1,14 @@
-//! The ranges of which kube-controller-manager cuts a block for each Node, by its flags or by those
-//! of the k3s server that contains it.
+//! The ranges of which kube-controller-manager cuts a block for each Node, by its flags, by those of
+//! the k3s server that contains it, or by the configuration of kubeadm.
 
-use super::controller_process::{CommandLine, ranges_flag, ranges_of};
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::controller_process::{ALLOCATE, CommandLine, ranges_flag, ranges_of};
+use super::go;
+use super::view::nullable;
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize, Family, Range};
 
@@ -32,6 +39,54 @@ pub(super) const K3S_ARGUMENTS: &str = "k3s.io/node-args";
 /// Passes an argument to the kube-controller-manager in k3s.
 const K3S_PASSED: &str = "--kube-controller-manager-arg";
 
+/// Key of the configuration in the ConfigMap `kubeadm-config`.
+pub(super) const KUBEADM_KEY: &str = "ClusterConfiguration";
+
+/// `ClusterConfiguration` of kubeadm, in any of its API versions.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct KubeadmView {
+    #[serde(deserialize_with = "nullable")]
+    networking: NetworkingView,
+    #[serde(deserialize_with = "nullable")]
+    controller_manager: ControllerManagerView,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NetworkingView {
+    #[serde(deserialize_with = "nullable")]
+    pod_subnet: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ControllerManagerView {
+    #[serde(deserialize_with = "nullable")]
+    extra_args: ExtraArgs,
+}
+
+/// A map up to `v1beta3`, a list from `v1beta4` on.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ExtraArgs {
+    Map(BTreeMap<String, String>),
+    List(Vec<ExtraArg>),
+}
+
+#[derive(Deserialize)]
+struct ExtraArg {
+    name: String,
+    #[serde(default)]
+    value: String,
+}
+
+impl Default for ExtraArgs {
+    fn default() -> ExtraArgs {
+        ExtraArgs::List(Vec::new())
+    }
+}
+
 impl ClusterCidrs {
     pub(super) const NONE: ClusterCidrs = ClusterCidrs {
         ranges: Vec::new(),
@@ -45,6 +100,28 @@ impl ClusterCidrs {
             block_sizes: block_sizes(lines, &ranges),
             ranges,
         }
+    }
+
+    /// By the configuration from which kubeadm made the flags. An extra argument replaces the flag that
+    /// kubeadm writes itself (`cmd/kubeadm/app/phases/controlplane/manifests.go` @ 1.36).
+    pub(super) fn of_kubeadm(text: &str) -> Result<ClusterCidrs, serde_json::Error> {
+        let parsed = serde_yaml::from_str::<Option<KubeadmView>>(text);
+        let parsed = parsed.map_err(|error| serde::de::Error::custom(error.to_string()))?;
+        let view = parsed.unwrap_or_default();
+        let of_subnet = [(CLUSTER_CIDR.to_owned(), view.networking.pod_subnet)];
+        let mut flags = BTreeMap::from(of_subnet);
+        match view.controller_manager.extra_args {
+            ExtraArgs::Map(map) => flags.extend(map),
+            ExtraArgs::List(list) => {
+                flags.extend(list.into_iter().map(|one| (one.name, one.value)));
+            }
+        }
+        let word = |(name, value)| format!("--{name}={value}");
+        let line = CommandLine::new(flags.iter().map(word).collect());
+        if line.flag(ALLOCATE).and_then(go::boolean) == Some(false) {
+            return Ok(ClusterCidrs::NONE);
+        }
+        Ok(ClusterCidrs::of(&[line]))
     }
 
     /// By the annotation [`K3S_ARGUMENTS`] of a server's Node; `None` for an agent. Without
@@ -103,6 +180,21 @@ pub(super) fn slim_k3s_arguments(annotation: &str) -> String {
     let mut kept = vec!["server".to_owned()];
     kept.extend(found.words());
     serde_json::Value::from(kept).to_string()
+}
+
+/// The configuration with nothing but the flags that are read: others may be secrets. Text that cannot
+/// be read stays unreadable.
+pub(super) fn slim_kubeadm(text: &str) -> String {
+    let Ok(found) = ClusterCidrs::of_kubeadm(text) else {
+        return "unreadable".to_owned();
+    };
+    let words = found.words().into_iter();
+    let flags = words.filter_map(|word| {
+        let (name, value) = word.strip_prefix("--")?.split_once('=')?;
+        Some((name.to_owned(), Value::from(value)))
+    });
+    let flags: serde_json::Map<String, Value> = flags.collect();
+    serde_json::json!({"controllerManager": {"extraArgs": flags}}).to_string()
 }
 
 /// The words, with the arguments for kube-controller-manager as flags of their own.
@@ -204,6 +296,34 @@ mod tests {
             let again: Vec<&str> = again.iter().map(String::as_str).collect();
             assert_eq!(read(&again), cidrs, "{words:?}");
         }
+    }
+
+    #[test]
+    fn configurations_of_kubeadm() {
+        for (text, expected) in [
+            ("networking: {podSubnet: 10.1.0.0/16}", "10.1.0.0/16 24 64"),
+            (
+                "networking: {podSubnet: '10.1.0.0/16,fd00::/48'}\ncontrollerManager: {extraArgs: {node-cidr-mask-size-ipv4: '25', token: secret}}",
+                "10.1.0.0/16 fd00::/48 25 64",
+            ),
+            (
+                "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: [{name: cluster-cidr, value: 10.2.0.0/16}, {name: token, value: secret}]}",
+                "10.2.0.0/16 24 64",
+            ),
+            (
+                "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: [{name: allocate-node-cidrs, value: 'false'}]}",
+                "",
+            ),
+            ("networking: {}\ncontrollerManager:\n", "24 64"),
+            ("", "24 64"),
+        ] {
+            let read = |text: &str| ClusterCidrs::of_kubeadm(text).unwrap();
+            assert_eq!(shown(&read(text)), expected, "{text}");
+            let slimmed = slim_kubeadm(text);
+            assert_eq!(read(&slimmed), read(text), "{slimmed}");
+            assert!(!slimmed.contains("secret"), "{slimmed}");
+        }
+        ClusterCidrs::of_kubeadm(&slim_kubeadm("networking: 7")).unwrap_err();
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) struct ControllerProcess {
     pub distribution: Option<Distribution>,
 }
 
-const ALLOCATE: &str = "allocate-node-cidrs";
+pub(super) const ALLOCATE: &str = "allocate-node-cidrs";
 const SERVICE_CIDR: &str = "service-cluster-ip-range";
 const ROUTES: &str = "configure-cloud-routes";
 

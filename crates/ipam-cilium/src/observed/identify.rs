@@ -7,7 +7,8 @@
 
 use super::balancers::METAL_LB_NAMESPACE;
 use super::kind::{
-    CLAIMS_NAME, CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind, SPEAKER_CONFIG_NAME,
+    CLAIMS_NAME, CONFIG_NAME, KUBEADM_CONFIG_NAME, MIGRATION_NAME, OWN_NAMESPACE, ObservedKind,
+    SPEAKER_CONFIG_NAME,
 };
 use super::served::{CiliumKind, is_of_cilium};
 
@@ -164,6 +165,11 @@ impl ObservedKind {
             }
             ("", "ConfigMap") if head.name == MIGRATION_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Migration)
+            }
+            ("", "ConfigMap")
+                if head.name == KUBEADM_CONFIG_NAME && head.namespace == OWN_NAMESPACE =>
+            {
+                Some(ObservedKind::KubeadmConfig)
             }
             ("apps", "DaemonSet") if head.app == Some("cilium") => {
                 Some(ObservedKind::CiliumDaemonSet)

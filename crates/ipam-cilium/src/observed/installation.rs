@@ -12,6 +12,7 @@ use super::OWN_NAMESPACE;
 use super::announced_services::SpeakerPeers;
 use super::balancers::Balancer;
 use super::cilium::{version_of_chart, version_of_image, version_of_schema};
+use super::cluster_cidrs::{ClusterCidrs, KUBEADM_KEY};
 use super::controller_process::ControllerProcess;
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
@@ -362,6 +363,13 @@ impl Reader {
         let view: ConfigMapView = serde_json::from_str(json)?;
         let peers = SpeakerPeers::read(&view)?;
         self.installations.of(&view.namespace()).speaker_peers = Some(peers);
+        Ok(())
+    }
+
+    pub(super) fn kubeadm_config(&mut self, json: &str) -> Result<(), serde_json::Error> {
+        let view: ConfigMapView = serde_json::from_str(json)?;
+        let text = view.data.get(KUBEADM_KEY).map_or("", String::as_str);
+        self.kubeadm = Some(ClusterCidrs::of_kubeadm(text)?);
         Ok(())
     }
 }

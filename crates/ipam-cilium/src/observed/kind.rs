@@ -50,6 +50,8 @@ pub enum ObservedKind {
     L2AnnouncementPolicy,
     /// ConfigMap `bgp-config`: peers of the MetalLB speakers, up to Cilium 1.16.
     SpeakerConfig,
+    /// ConfigMap `kubeadm-config`: the flags with which kubeadm starts kube-controller-manager.
+    KubeadmConfig,
     /// DaemonSets of all namespaces: programs that route `spec.podCIDRs` of Nodes may be among them.
     RouterDaemonSet,
     /// CiliumNodes; read before Nodes.
@@ -71,6 +73,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 
 pub(super) const CONFIG_NAME: &str = "cilium-config";
 pub(super) const SPEAKER_CONFIG_NAME: &str = "bgp-config";
+pub(super) const KUBEADM_CONFIG_NAME: &str = "kubeadm-config";
 
 /// Namespace of the claims and the lock. It is fixed, so that all applies use the same one, and it
 /// exists in every cluster.
@@ -120,7 +123,7 @@ impl ObservedKind {
     ];
 
     /// Further kinds that an examination needs.
-    pub const OF_EXAMINATIONS: [ObservedKind; 9] = [
+    pub const OF_EXAMINATIONS: [ObservedKind; 10] = [
         ObservedKind::CiliumAgentPod,
         ObservedKind::BgpPeeringPolicy,
         ObservedKind::BgpClusterConfig,
@@ -128,6 +131,7 @@ impl ObservedKind {
         ObservedKind::BgpAdvertisement,
         ObservedKind::L2AnnouncementPolicy,
         ObservedKind::SpeakerConfig,
+        ObservedKind::KubeadmConfig,
         ObservedKind::RouterDaemonSet,
         ObservedKind::MoreDefinitions,
     ];
@@ -170,9 +174,9 @@ impl ObservedKind {
             ObservedKind::CiliumDaemonSet
             | ObservedKind::ControllerDaemonSet
             | ObservedKind::RouterDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
-            ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
-                ("configmaps", "v1", "ConfigMap")
-            }
+            ObservedKind::CiliumConfig
+            | ObservedKind::SpeakerConfig
+            | ObservedKind::KubeadmConfig => ("configmaps", "v1", "ConfigMap"),
             ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => (
                 "customresourcedefinitions.apiextensions.k8s.io",
                 "apiextensions.k8s.io/v1",
@@ -266,7 +270,9 @@ impl ObservedKind {
             ObservedKind::CiliumOperator => {
                 vec![format!("{APPS}/namespaces/{namespace}/deployments")]
             }
-            ObservedKind::Claims | ObservedKind::Migration => core(OWN_NAMESPACE, "configmaps"),
+            ObservedKind::Claims | ObservedKind::Migration | ObservedKind::KubeadmConfig => {
+                core(OWN_NAMESPACE, "configmaps")
+            }
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 core(namespace, "configmaps")
             }
@@ -302,6 +308,7 @@ impl ObservedKind {
             ObservedKind::Migration => ("fieldSelector", "metadata.name=cilium-ipam-migration"),
             ObservedKind::CiliumConfig => ("fieldSelector", "metadata.name=cilium-config"),
             ObservedKind::SpeakerConfig => ("fieldSelector", "metadata.name=bgp-config"),
+            ObservedKind::KubeadmConfig => ("fieldSelector", "metadata.name=kubeadm-config"),
             ObservedKind::Definition(kind) => ("fieldSelector", kind.field_selector()),
             ObservedKind::MoreDefinitions => ("labelSelector", SCHEMA_LABEL),
             ObservedKind::ControllerPod => ("labelSelector", NOT_ON_EVERY_NODE),

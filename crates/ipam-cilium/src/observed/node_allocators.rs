@@ -88,10 +88,12 @@ impl Observed {
     }
 }
 
-/// The allocators of a cluster, sorted by name.
+/// The allocators of a cluster, sorted by name. The ranges of kubeadm's configuration count only for a
+/// kube-controller-manager whose process is not visible: they may be older than its flags.
 pub(super) fn allocators(
     nodes: &BTreeMap<NodeName, Arc<Node>>,
     mut processes: Vec<ControllerProcess>,
+    kubeadm: Option<ClusterCidrs>,
 ) -> Vec<Arc<Allocator>> {
     processes.sort();
     let distribution = nodes.values().find_map(|node| node.distribution);
@@ -116,6 +118,16 @@ pub(super) fn allocators(
     let k3s = Distribution::K3s.embedding_process();
     if let (Some(server), Some(allocator)) = (server, k3s.and_then(|name| found.get_mut(name))) {
         allocator.cluster_cidrs = server.clone();
+    }
+    let manager = ControllerProgram::KubeControllerManager;
+    let is_seen = processes.iter().any(|process| process.program == manager);
+    if let (Some(kubeadm), Some(allocator), false) =
+        (kubeadm, found.get_mut(manager.as_str()), is_seen)
+    {
+        if !kubeadm.ranges.is_empty() {
+            allocator.evidence += "; the ConfigMap `kubeadm-config` has its ranges";
+        }
+        allocator.cluster_cidrs = kubeadm;
     }
     found.into_values().map(Arc::new).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::cluster_cidrs::ClusterCidrs;
 use super::controller_process::ControllerProcess;
 use super::identify::ReadError;
 use super::installation::Installations;
@@ -31,6 +32,7 @@ pub struct Reader {
     /// `CiliumNodeConfig`s with their namespaces.
     node_configs: Vec<(String, NodeConfig)>,
     pub(super) controllers: Vec<ControllerProcess>,
+    pub(super) kubeadm: Option<ClusterCidrs>,
 }
 
 impl Reader {
@@ -83,6 +85,7 @@ impl Reader {
             ObservedKind::BgpPeerConfig => self.observed.announcing.read_peer_config(json),
             ObservedKind::BgpAdvertisement => self.observed.announcing.read_advertisement(json),
             ObservedKind::SpeakerConfig => self.speaker_config(json),
+            ObservedKind::KubeadmConfig => self.kubeadm_config(json),
             ObservedKind::RouterDaemonSet => parse(json).map(|view| self.router(&view)),
             ObservedKind::L2AnnouncementPolicy => self.observed.announcing.read_l2_policy(json),
         };
@@ -202,7 +205,8 @@ impl Reader {
         if self.observed.service_ranges.is_empty() {
             self.observed.service_ranges = service_ranges(&self.controllers);
         }
-        self.observed.allocators = allocators(&self.observed.nodes, self.controllers);
+        let allocators = allocators(&self.observed.nodes, self.controllers, self.kubeadm);
+        self.observed.allocators = allocators;
         self.observed.service_ranges.sort_unstable();
         self.observed.blind_spots.sort_by_key(|spot| spot.kind);
         self.observed.findings.sort();

@@ -12,7 +12,7 @@ use super::balancers::{Balancer, MARKS};
 use super::bgp_view::{
     AdvertisementView, ClusterConfigView, L2PolicyView, PeerConfigView, PeeringPolicyView,
 };
-use super::cluster_cidrs::{K3S_ARGUMENTS, slim_k3s_arguments};
+use super::cluster_cidrs::{K3S_ARGUMENTS, KUBEADM_KEY, slim_k3s_arguments, slim_kubeadm};
 use super::controller_process::ControllerProcess;
 use super::load_balancing::SERVICE_ANNOTATIONS;
 use super::pod_pools::PodPoolView;
@@ -87,6 +87,7 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::CiliumDaemonSet | ObservedKind::CiliumOperator => {
             project::<WorkloadView<'_>>(object, narrow_containers)
         }
+        ObservedKind::KubeadmConfig => project::<ConfigMapView>(object, narrow_kubeadm_config),
         ObservedKind::RouterDaemonSet => project::<WorkloadView<'_>>(object, narrow_controllers),
         ObservedKind::ControllerPod | ObservedKind::ControllerDaemonSet => controllers(object),
         ObservedKind::CiliumAgentPod => project::<AgentView>(object, narrow_containers),
@@ -164,6 +165,20 @@ fn narrow_speaker_config(path: &[&str], value: &Value) -> Option<Value> {
     match path {
         ["metadata", "managedFields"] => Some(json!([])),
         ["data"] => Some(slim_data(value)),
+        _ => None,
+    }
+}
+
+fn narrow_kubeadm_config(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(json!([])),
+        ["data"] => {
+            let mut data = only(value, |key| key == KUBEADM_KEY);
+            if let Some(text) = data[KUBEADM_KEY].as_str().map(slim_kubeadm) {
+                data[KUBEADM_KEY] = text.into();
+            }
+            Some(data)
+        }
         _ => None,
     }
 }
@@ -539,6 +554,10 @@ mod tests {
             (
                 ObservedKind::SpeakerConfig,
                 json!({"data": {"config.yaml": "peers: [{password: secret, peer-address: 192.0.2.252, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
+            ),
+            (
+                ObservedKind::KubeadmConfig,
+                json!({"data": {KUBEADM_KEY: "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: {token: secret}}", "secret": "secret"}}),
             ),
             (
                 ObservedKind::RouterDaemonSet,

@@ -227,7 +227,8 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
         | ObservedKind::Definition(_)
         | ObservedKind::MoreDefinitions
         | ObservedKind::ServiceCidr
-        | ObservedKind::SpeakerConfig => return None,
+        | ObservedKind::SpeakerConfig
+        | ObservedKind::KubeadmConfig => return None,
         ObservedKind::CiliumDaemonSet => "cilium-daemonset",
         ObservedKind::CiliumConfig => "cilium-configmap",
         // It has the Pods of the DaemonSets.

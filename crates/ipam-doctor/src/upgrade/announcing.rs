@@ -229,6 +229,7 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
         | K::ControllerDaemonSet
         | K::ServiceCidr
         | K::SpeakerConfig
+        | K::KubeadmConfig
         | K::RouterDaemonSet
         | K::Migration => None,
     }

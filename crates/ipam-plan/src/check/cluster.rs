@@ -1,12 +1,14 @@
 //! Rules on the files and the cluster together.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::files::pinned_pools;
 use super::releases;
 use crate::allocators::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
-    FamilyUse, ModeSeen, Observed, ObservedKind, OtherUser, SettingSource, range_setting,
+    Allocator, AllocatorProof, ControllerProgram, FamilyUse, ModeSeen, Observed, ObservedKind,
+    OtherUser, SettingSource, range_setting,
 };
 use ipam_core::model::{
     AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Selector, SelectorIndex,
@@ -251,6 +253,13 @@ pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec
     settings.into_iter().map(finding).collect()
 }
 
+/// Whether only the configuration of kubeadm may tell the ranges of an allocator.
+fn needs_ranges(allocator: &Arc<Allocator>) -> bool {
+    allocator.name == ControllerProgram::KubeControllerManager.as_str()
+        && allocator.proof == AllocatorProof::Indirect
+        && allocator.cluster_cidrs.ranges.is_empty()
+}
+
 pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let consequence = |kind: ObservedKind| match kind {
         ObservedKind::ServiceCidr => {
@@ -279,6 +288,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         ObservedKind::SpeakerConfig => {
             "it is unknown which nodes have a BGP peer of the MetalLB speakers"
         }
+        ObservedKind::KubeadmConfig => "the ranges of kube-controller-manager are unknown",
         ObservedKind::RouterDaemonSet => {
             "it is unknown whether another program routes spec.podCIDRs of Nodes"
         }
@@ -307,6 +317,7 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let matters = |kind: ObservedKind| match kind {
         ObservedKind::Service => !observed.address_pools.is_empty(),
         ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
+        ObservedKind::KubeadmConfig => observed.allocators.iter().any(needs_ranges),
         _ => true,
     };
     let is_definition = |kind| {

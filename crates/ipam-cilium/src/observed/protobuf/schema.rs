@@ -105,6 +105,7 @@ pub(super) fn message(kind: ObservedKind) -> Option<&'static [Field]> {
         | ObservedKind::BgpAdvertisement
         | ObservedKind::L2AnnouncementPolicy
         | ObservedKind::SpeakerConfig
+        | ObservedKind::KubeadmConfig
         | ObservedKind::RouterDaemonSet
         | ObservedKind::CiliumNode => None,
     }
