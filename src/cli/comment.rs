@@ -322,7 +322,7 @@ impl Beside {
 /// The operator that leads; `None` if its Lease cannot be read. The other Lease says no more: `watch`
 /// and the operator hold it only while they write.
 async fn operator(common: &Common) -> Option<String> {
-    if common.cluster_file.is_some() {
+    if !common.cluster_files.is_empty() {
         return None;
     }
     let cluster = common.target(Opening::Read).await.ok()?;

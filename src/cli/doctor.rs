@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let overrides = |observed: &mut Observed| arguments.override_conclusions(observed);
     let (observed, findings) = examined(loaded.as_ref(), &ribs, overrides, common).await?;
     let place = directory
-        .or(common.cluster_file.as_deref())
+        .or(common.cluster_files.first().map(PathBuf::as_path))
         .unwrap_or(usual);
     arguments.report(&observed, &findings, place, common.detail())?;
     let fails = |finding: &Finding| {

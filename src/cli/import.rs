@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum, value_name = "SOURCE", default_value = "cluster")]
     from: Source,
     /// Import from this archive of `cilium sysdump`, instead of a live cluster.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster_file", "kubeconfig", "context", "objects"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cluster_files", "kubeconfig", "context", "objects"])]
     sysdump: Option<PathBuf>,
     /// Exported objects of the other address manager, as YAML or JSON. For several files, give it
     /// several times. Default: the objects of the cluster.
@@ -141,14 +141,14 @@ fn selected(archive: Option<&Path>, common: &Common) -> Result<Common, Failure> 
         )));
     }
     Ok(Common {
-        cluster_file: Some(archive.to_owned()),
+        cluster_files: vec![archive.to_owned()],
         ..common.clone()
     })
 }
 
 /// Takes away the blind spots that every archive has, for a remark. Others remain.
 fn take_uncollected(common: &Common, observed: &mut Observed) -> Option<Remark> {
-    let archive = common.cluster_file.as_deref()?;
+    let archive = common.cluster_files.first()?;
     if !Sysdump::is_archive(archive) {
         return None;
     }

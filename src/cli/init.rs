@@ -167,7 +167,7 @@ impl Arguments {
         }
         match read_cluster(common, Extent::Plan).await {
             Ok(observed) => Ok(Some(observed)),
-            Err(Failure::Cluster(error)) if common.cluster_file.is_none() => {
+            Err(Failure::Cluster(error)) if common.cluster_files.is_empty() => {
                 output::warn(&printable(&error.to_string()));
                 questions.continue_offline().await?;
                 Ok(None)
@@ -266,9 +266,12 @@ fn report(
 }
 
 fn of(common: &Common) -> String {
-    let file = common.cluster_file.as_ref();
-    file.map(|file| format!(" in {}", printable(&file.display().to_string())))
-        .unwrap_or_default()
+    let files = common.cluster_files.iter();
+    let files: Vec<String> = files.map(|file| file.display().to_string()).collect();
+    match files.is_empty() {
+        true => String::new(),
+        false => format!(" in {}", printable(&files.join(" and "))),
+    }
 }
 
 fn next_steps(

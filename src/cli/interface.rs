@@ -17,7 +17,7 @@ use super::spellings::{self, LongFlags, Translated};
 const PREFIX: &str = "CILIUM_IPAM";
 
 /// Flags that select the cluster.
-const OF_CLUSTER: [&str; 4] = ["cluster_file", "kubeconfig", "context", "retry_timeout"];
+const OF_CLUSTER: [&str; 4] = ["cluster_files", "kubeconfig", "context", "retry_timeout"];
 
 /// Commands that neither read a cluster nor print roles.
 const WITHOUT_CILIUM: [&str; 5] = [
@@ -63,7 +63,25 @@ pub(super) fn arguments(given: Vec<OsString>) -> Result<Arguments, clap::Error> 
     let matches = command
         .try_get_matches_from_mut(&given)
         .map_err(|error| with_advice(error, &given, &mut command))?;
-    Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let arguments =
+        Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    match arguments.common.cluster_files.len() < named_cluster_files(&given) {
+        true => Err(command.error(
+            ErrorKind::ArgumentConflict,
+            "--cluster-file is given before and after the command: give all of them after it",
+        )),
+        false => Ok(arguments),
+    }
+}
+
+/// The number of flags that name a cluster file. Of a global flag, clap keeps only the values on one
+/// side of the subcommand.
+fn named_cluster_files(given: &[OsString]) -> usize {
+    let words = given.iter().take_while(|word| *word != "--");
+    let flags = words.filter_map(|word| word.to_str()?.split('=').next());
+    flags
+        .filter(|flag| ["--cluster-file", "--cluster"].contains(flag))
+        .count()
 }
 
 /// Flags whose environment variables do not apply, because the command line decides otherwise.
@@ -238,6 +256,8 @@ fn with_advice(error: clap::Error, given: &[OsString], command: &mut Command) ->
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn of(line: &str) -> Result<Arguments, clap::Error> {
@@ -300,8 +320,17 @@ mod tests {
     fn the_old_name_of_cluster_file_is_an_alias() {
         for flag in ["--cluster-file", "--cluster", "-cluster-file"] {
             let read = of(&format!("cilium-ipam plan {flag} c.yaml")).unwrap();
-            assert_eq!(read.common.cluster_file.unwrap().to_str(), Some("c.yaml"));
+            assert_eq!(read.common.cluster_files, [Path::new("c.yaml")]);
         }
+    }
+
+    #[test]
+    fn cluster_files_stand_on_one_side_of_the_command() {
+        let both = "cilium-ipam plan --cluster-file a.yaml --cluster=b.yaml";
+        let read = of(both).unwrap().common.cluster_files;
+        assert_eq!(read, [Path::new("a.yaml"), Path::new("b.yaml")]);
+        let error = of("cilium-ipam --cluster-file a.yaml plan --cluster-file b.yaml").unwrap_err();
+        assert!(error.to_string().contains("after the command"), "{error}");
     }
 
     #[test]

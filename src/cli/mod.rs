@@ -85,10 +85,11 @@ struct Arguments {
 struct Common {
     /// Use the cluster in this file: a `v1 List` in JSON or YAML, as `kubectl get
     /// nodes,ciliumnodes,… -o json` prints it, or the archive of a `cilium sysdump`, which is only
-    /// read.
-    #[arg(long, alias = "cluster", global = true, value_name = "FILE",
+    /// read. Repeat the flag for objects in several files: together they are one cluster, and `apply`
+    /// takes one file.
+    #[arg(long = "cluster-file", alias = "cluster", global = true, value_name = "FILE",
         conflicts_with_all = ["kubeconfig", "context"])]
-    cluster_file: Option<PathBuf>,
+    cluster_files: Vec<PathBuf>,
     /// The kubeconfig file to use.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -109,7 +110,7 @@ struct Common {
     /// Use a Neutron in this file instead of OpenStack: JSON with `ports` and `subnets` as Neutron's
     /// API lists them. `apply` writes address pairs there. Only with a cluster in a file: pairs of a
     /// recording say nothing about a live cluster.
-    #[arg(long, global = true, value_name = "FILE", requires = "cluster_file",
+    #[arg(long, global = true, value_name = "FILE", requires = "cluster_files",
         conflicts_with_all = ["clouds_file", "os_cloud"])]
     neutron_file: Option<PathBuf>,
     /// How long to retry when the API server fails or is busy, such as `30s`.
@@ -275,15 +276,14 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
 impl Common {
     /// Whether a flag names the cluster.
     fn names_a_cluster(&self) -> bool {
-        self.cluster_file.is_some() || self.kubeconfig.is_some() || self.context.is_some()
+        !self.cluster_files.is_empty() || self.kubeconfig.is_some() || self.context.is_some()
     }
 
     /// The flags that select the cluster, to be appended to a command.
     fn flags(&self) -> String {
-        let file = |flag: &str, path: &Option<PathBuf>| {
-            path.as_ref()
-                .map(|path| format!(" --{flag} {}", path.display()))
-        };
+        let named = |flag: &str, path: &PathBuf| format!(" --{flag} {}", path.display());
+        let file = |flag, path: &Option<PathBuf>| path.as_ref().map(|path| named(flag, path));
+        let clusters = self.cluster_files.iter();
         let context = self
             .context
             .as_ref()
@@ -292,13 +292,9 @@ impl Common {
             .os_cloud
             .as_ref()
             .map(|cloud| format!(" --os-cloud {cloud}"));
-        let (cluster, kubeconfig) = (
-            file("cluster-file", &self.cluster_file),
-            file("kubeconfig", &self.kubeconfig),
-        );
         let parts = [
-            cluster,
-            kubeconfig,
+            Some(clusters.map(|path| named("cluster-file", path)).collect()),
+            file("kubeconfig", &self.kubeconfig),
             context,
             file("clouds-file", &self.clouds_file),
             cloud,

@@ -47,7 +47,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    if common.cluster_file.is_some() {
+    if !common.cluster_files.is_empty() {
         let message = "a cluster in a file has no custom resources: use `apply`, or run the operator in a cluster";
         return Err(Failure::Failed(message.to_owned()));
     }

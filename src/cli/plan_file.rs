@@ -291,13 +291,14 @@ impl<'i> Inputs<'i> {
     /// Those that the flags of every command name.
     pub(super) fn of(common: &Common) -> Inputs<'i> {
         let flags = [
-            ("--cluster-file", &common.cluster_file),
             ("--clouds-file", &common.clouds_file),
             ("--neutron-file", &common.neutron_file),
         ];
+        let clusters = common.cluster_files.iter().cloned();
         let named = flags
             .into_iter()
-            .filter_map(|(flag, file)| Some((flag, file.clone()?)));
+            .filter_map(|(flag, file)| Some((flag, file.clone()?)))
+            .chain(clusters.map(|file| ("--cluster-file", file)));
         let kubeconfigs = kubeconfigs(common).into_iter();
         Inputs {
             files: named

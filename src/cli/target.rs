@@ -1,7 +1,7 @@
 //! The cluster that the flags select, read at the same time as the files, and then the subnets of
 //! Neutron that the files name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,32 +11,38 @@ use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
     Cluster, ClusterError, Durability, Extent, FileCluster, LeaseName, ListVisitor, LockSeen,
-    Moment, Opening, Saved, Seen, Sysdump, Write, WriteError, Written, observe, observe_file,
+    Moment, Opening, Saved, Seen, Sysdump, Write, WriteError, Written, observe, observe_files,
 };
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, Scope, load};
 
 /// Where the flags say that the cluster is.
 pub(super) enum Place<'c> {
-    File(&'c Path),
+    /// One cluster in one or more files.
+    Files(&'c [PathBuf]),
     Sysdump(&'c Path),
     Live,
 }
 
 impl Place<'_> {
     pub(super) fn of(common: &Common) -> Result<Place<'_>, Failure> {
-        let Some(path) = &common.cluster_file else {
-            return Ok(Place::Live);
-        };
-        if let Some(name) = path.to_str().filter(|name| is_name_of_kubeconfig(name)) {
+        let paths = &common.cluster_files[..];
+        let mut names = paths.iter().filter_map(|path| path.to_str());
+        if let Some(name) = names.find(|name| is_name_of_kubeconfig(name)) {
             return Err(Failure::Failed(format!(
                 "there is no file `{name}`, but the kubeconfig has a cluster of this name: --cluster-file takes a file; select a live cluster with --context"
             )));
         }
-        Ok(match Sysdump::is_archive(path) {
-            true => Place::Sysdump(path),
-            false => Place::File(path),
-        })
+        let archive = paths.iter().find(|path| Sysdump::is_archive(path));
+        match (paths, archive) {
+            ([], _) => Ok(Place::Live),
+            (_, None) => Ok(Place::Files(paths)),
+            ([_], Some(archive)) => Ok(Place::Sysdump(archive)),
+            (_, Some(archive)) => Err(Failure::Failed(format!(
+                "{} is a zip archive, and a sysdump is a whole cluster: name no other file with --cluster-file",
+                archive.display()
+            ))),
+        }
     }
 }
 
@@ -57,8 +63,12 @@ impl Target {
         opening: Opening,
     ) -> Result<Target, Failure> {
         Ok(match place {
-            Place::File(path) => {
-                let cluster = FileCluster::open(path, opening)?;
+            Place::Files(paths) => {
+                let cluster = match (paths, opening) {
+                    ([path], _) => FileCluster::open(path, opening)?,
+                    (_, Opening::Read) => FileCluster::union(paths)?,
+                    (_, Opening::Write) => return Err(several(common)),
+                };
                 Target::File(Box::new(
                     cluster.with_cilium_in(common.cilium_namespace.clone()),
                 ))
@@ -67,6 +77,15 @@ impl Target {
             Place::Live => Target::Live(live(common, common.retry_timeout).await?),
         })
     }
+}
+
+/// A write has one file: no rule says which of several files gets a new object.
+fn several(common: &Common) -> Failure {
+    Failure::Failed(format!(
+        "apply writes one cluster file, and --cluster-file names {}; nothing was written: join them with `cilium-ipam snapshot{} --out cluster.json`, then apply to that file",
+        common.cluster_files.len(),
+        common.flags()
+    ))
 }
 
 /// The cluster of an archive. No command writes to it.
@@ -216,8 +235,8 @@ pub(super) async fn read_beside(
 /// Reads the cluster that the flags select.
 pub(super) async fn read_cluster(common: &Common, extent: Extent) -> Result<Observed, Failure> {
     match Place::of(common)? {
-        Place::File(path) => {
-            Ok(observe_file(path, extent, common.cilium_namespace.as_deref()).await?)
+        Place::Files(paths) => {
+            Ok(observe_files(paths, extent, common.cilium_namespace.as_deref()).await?)
         }
         place @ (Place::Sysdump(_) | Place::Live) => {
             let cluster = Target::at(place, common, Opening::Read).await?;

@@ -28,7 +28,7 @@ use ipam_core::net::Block;
 
 pub use cache::{ClusterCache, Role, Rollback, Settled, Snapshot, Uncached};
 pub use file::{
-    FileCluster, Opening, check_output as check_output_file, observe_file, open_regular,
+    FileCluster, Opening, check_output as check_output_file, observe_files, open_regular,
     remove_leftovers_of, replace as replace_file, replace_private as replace_private_file,
 };
 pub use lock::{LeaseName, LockRecord, LockSeen};

@@ -88,11 +88,10 @@ async fn read(
     arguments: &Arguments,
     common: &Common,
 ) -> Result<(ForeignPools, Option<Observed>), Failure> {
-    let listed = match (&arguments.objects[..], &common.cluster_file) {
-        ([], None) => kinds::list(manager, common).await?,
+    let listed = match (&arguments.objects[..], &common.cluster_files[..]) {
+        ([], []) => kinds::list(manager, common).await?,
         // A cluster file may have the objects, too.
-        ([], Some(file)) => Listed::from(kinds::read(std::slice::from_ref(file))?),
-        (files, _) => Listed::from(kinds::read(files)?),
+        ([], files) | (files, _) => Listed::from(kinds::read(files)?),
     };
     let mut found = match manager {
         Manager::Calico => calico(&listed.objects),

@@ -35,7 +35,7 @@ pub(super) struct SessionArguments {
 /// # Errors
 /// Fails for a cluster file: it has no Pods, kubelets or agents.
 pub(super) async fn live(common: &Common) -> Result<LiveCluster, Failure> {
-    if let Some(file) = &common.cluster_file {
+    if let Some(file) = common.cluster_files.first() {
         return Err(Failure::Failed(format!(
             "{} is a file, which has no Pods, kubelets or agents: a migration needs the live cluster; only `migrate plan` takes a file",
             file.display()

@@ -1,7 +1,9 @@
 //! Which files are refused. Items that are refused are in `cases/refused-clusters`.
 
+use serde_json::{Value, json};
+
 use super::{POOL, blocked, folder};
-use crate::support::{Folder, KUBERNETES, node, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, args, node, pool};
 
 #[test]
 fn files_that_are_no_cluster() {
@@ -28,7 +30,7 @@ fn all_forms_that_kubectl_prints_are_one_cluster() {
         &[node("n", "a", ""), node("m", "a", "")],
         &[pool("a", POOL)],
     );
-    let list: serde_json::Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
+    let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
     let items = list["items"].as_array().unwrap();
     let plan = |file: &str| {
         let ran = folder
@@ -36,7 +38,7 @@ fn all_forms_that_kubectl_prints_are_one_cluster() {
             .expect(0);
         ran.json()["changes"].clone()
     };
-    let documents: Vec<String> = items.iter().map(serde_json::Value::to_string).collect();
+    let documents: Vec<String> = items.iter().map(Value::to_string).collect();
     folder.write(
         "documents.yaml",
         format!("---\n{}", documents.join("\n---\n")),
@@ -52,13 +54,58 @@ fn all_forms_that_kubectl_prints_are_one_cluster() {
         node
     });
     let bare: Vec<_> = bare.collect();
-    let nodes = serde_json::json!({"apiVersion": "v1", "kind": "NodeList", "items": bare});
-    let nested = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+    let nodes = json!({"apiVersion": "v1", "kind": "NodeList", "items": bare});
+    let nested = json!({"apiVersion": "v1", "kind": "List", "items": [
         nodes, {"apiVersion": "v1", "kind": "List", "items": others}]});
     folder.write("nested.json", nested.to_string());
     for file in ["documents.yaml", "documents.json", "nested.json"] {
         assert_eq!(plan(file), plan("cluster.json"), "{file}");
     }
+}
+
+#[test]
+fn several_files_are_one_cluster() {
+    let (nodes, pools) = ([node("n", "a", ""), node("m", "a", "")], [pool("a", POOL)]);
+    let folder = folder("1.19.3", KUBERNETES, &nodes, &pools);
+    let list: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
+    let items = list["items"].as_array().unwrap().iter().cloned();
+    let (nodes, others): (Vec<Value>, Vec<Value>) = items.partition(|item| item["kind"] == "Node");
+    let list =
+        |kind: &str, items: &[Value]| json!({"apiVersion": "v1", "kind": kind, "items": items});
+    folder.write("nodes.json", list("List", &nodes).to_string());
+    folder.write("others.json", list("List", &others).to_string());
+    let of_nodes = list("NodeList", &nodes).to_string();
+    folder.write("nodes.yaml", format!("---\n{of_nodes}"));
+    let documents: Vec<String> = others.iter().map(Value::to_string).collect();
+    folder.write("others.yaml", format!("---\n{}", documents.join("\n---\n")));
+    let run = |command: &str, files: &[&str]| {
+        let named = files.iter().flat_map(|file| ["--cluster-file", *file]);
+        folder.run(&args(command).into_iter().chain(named).collect::<Vec<_>>())
+    };
+    let changes = |files: &[&str]| run("plan -o json", files).expect(0).json()["changes"].clone();
+    let whole = changes(&["cluster.json"]);
+    for files in [
+        ["nodes.json", "others.json"],
+        ["others.yaml", "nodes.yaml"],
+        ["nodes.json", "others.yaml"],
+    ] {
+        assert_eq!(changes(&files), whole, "{files:?}");
+    }
+    let twice = run("plan", &["nodes.json", "others.yaml", "nodes.yaml"]).expect(8);
+    let twin =
+        "cluster file nodes.yaml: Node `m` appears twice: it is in nodes.json, too; remove it";
+    twice.stderr.assert_has(twin);
+    folder.write(
+        "faulty.json",
+        r#"{"kind": "List", "items": [{"kind": "Node"}]}"#,
+    );
+    let faulty = run("plan", &["nodes.json", "faulty.json"]).expect(8);
+    faulty.stderr.assert_has("cluster file faulty.json: item 1");
+    let refused = run("apply --auto-approve", &["nodes.json", "others.json"]).expect(1);
+    let join = "snapshot --cluster-file nodes.json --cluster-file others.json --out cluster.json";
+    refused.stderr.assert_has(join);
+    run("snapshot --out joined.json", &["nodes.json", "others.json"]).expect(0);
+    run("apply --auto-approve", &["joined.json"]).expect(0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::block_on::block_on;
 use crate::{fixtures, plan_invariants};
 use ipam_cilium::observed::{ANNOTATION_KEYS, CLAIMS_NAME, Observed};
-use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, observe_file, snapshot};
+use ipam_cluster::{ClusterError, Extent, FileCluster, Opening, observe, observe_files, snapshot};
 use ipam_controller::apply::{Event, Outcome, Stop};
 use ipam_controller::{Applied, Job, NoPorts, OnConflict, Sending, apply_until_settled};
 use ipam_plan::plan::{AddressPoolChange, Change, Plan, node_changes};
@@ -58,7 +58,7 @@ fn text(path: &Path) -> String {
 /// The plan for the file; `None` if the file is refused with a reason.
 fn planned(path: &Path) -> Option<(Observed, Plan, FileCluster)> {
     let refused = |error: ClusterError| drop(error.to_string());
-    let in_one_pass = block_on(observe_file(path, Extent::Examination, None));
+    let in_one_pass = block_on(observe_files(&[path], Extent::Examination, None));
     let whole = FileCluster::open(path, Opening::Write).and_then(|cluster| {
         let observed = block_on(observe(&cluster, Extent::Examination))?;
         Ok((observed, cluster))

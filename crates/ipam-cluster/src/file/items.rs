@@ -320,6 +320,12 @@ impl ItemLocation {
         })
     }
 
+    /// Kind and name, as messages show them.
+    pub(super) fn named(&self) -> String {
+        let kind = self.kind.api_version_and_kind().1;
+        format!("{kind} `{}`", one_line(&self.name))
+    }
+
     /// Whether a second object of the same name would hide the first.
     pub(super) fn is_unique(&self) -> bool {
         use ObservedKind::{

@@ -8,7 +8,7 @@
 mod disk;
 mod item_splitter;
 mod items;
-mod observe_file;
+mod observe_files;
 mod one_list;
 mod state;
 
@@ -36,7 +36,7 @@ use ipam_core::text::one_line;
 
 pub use disk::{check_output, open_regular, remove_leftovers_of, replace, replace_private};
 pub(crate) use items::ItemHead;
-pub use observe_file::observe_file;
+pub use observe_files::observe_files;
 pub(crate) use state::yaml_documents;
 
 /// Why a file is opened.
@@ -86,6 +86,36 @@ impl FileCluster {
         let cluster = FileCluster::of_text(path, text)?;
         cluster.state().lock = lock;
         Ok(cluster)
+    }
+
+    /// Reads several files as one cluster. Its writes have no file, so no caller may write.
+    ///
+    /// # Errors
+    /// Fails as [`FileCluster::open`] does, or if two files have one object.
+    pub fn union(paths: &[impl AsRef<Path>]) -> Result<FileCluster, ClusterError> {
+        let opened = paths.iter().map(|path| path.as_ref());
+        let opened = opened.map(|path| FileCluster::open(path, Opening::Read));
+        let files: Vec<FileCluster> = opened.collect::<Result<_, _>>()?;
+        let (mut owners, mut items) = (BTreeMap::new(), Vec::new());
+        for file in &files {
+            let fault = |message: String| ClusterError::File {
+                path: file.path.display().to_string(),
+                message,
+            };
+            for location in file.index.keys() {
+                if let Some(first) = owners.insert(location, &file.path) {
+                    return Err(fault(format!(
+                        "{} appears twice: it is in {}, too; remove it from one of the files",
+                        location.named(),
+                        one_line(&first.display().to_string())
+                    )));
+                }
+            }
+            let ranges = file.locations.iter().map(|(_, range)| range.clone());
+            items.extend(ranges.map(|range| &file.json[range]));
+        }
+        let json = format!(r#"{{"kind":"List","items":[{}]}}"#, items.join(","));
+        FileCluster::of_text(Path::new("the cluster files"), json)
     }
 
     /// The cluster of a list in JSON or YAML. `path` is the file that it was read from.
@@ -213,11 +243,7 @@ impl FileCluster {
             .filter(|(_, (location, _))| location.is_unique())
         {
             if self.index.insert(location.clone(), index).is_some() {
-                let kind = location.kind.api_version_and_kind().1;
-                return Err(format!(
-                    "{kind} `{}` appears twice",
-                    one_line(&location.name)
-                ));
+                return Err(format!("{} appears twice", location.named()));
             }
         }
         Ok(())

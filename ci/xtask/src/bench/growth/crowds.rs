@@ -10,7 +10,7 @@ use super::plans::{
     free_nodes, holding, loaded, node, of_rack, planned, pool, rendered, runtime, shape,
 };
 use super::{Taken, Unit, measured};
-use ipam_cluster::{Extent, observe_file};
+use ipam_cluster::{Extent, observe_files};
 use ipam_doctor::doctor::examine;
 
 /// Nodes of the largest cluster with several objects for each.
@@ -225,7 +225,7 @@ fn examination(file: &Path, nodes: usize, block: fn(usize) -> usize) -> Result<V
     std::fs::write(file, objects).context("the cluster cannot be written")?;
     let runtime = runtime()?;
     let (read, observed) = measured("observe", || {
-        runtime.block_on(observe_file(file, Extent::Examination, None))
+        runtime.block_on(observe_files(&[file], Extent::Examination, None))
     });
     let observed = observed?;
     let (mut doctor, findings) =

@@ -21,7 +21,7 @@ use cilium_ipam::render::{
     Detail, PageLimit, diagnostics, finding_documents, findings_in_event, log_text,
     markdown_findings,
 };
-use ipam_cluster::{Extent, observe_file};
+use ipam_cluster::{Extent, observe_files};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::Finding;
 use ipam_desired::Desired;
@@ -231,7 +231,7 @@ fn of_cluster(file: &Path, text: &str) -> Result<Vec<Taken>> {
         .build()?;
     let read = || {
         runtime
-            .block_on(observe_file(file, Extent::Plan, None))
+            .block_on(observe_files(&[file], Extent::Plan, None))
             .ok()
             .map(|observed| observed.nodes.len())
     };

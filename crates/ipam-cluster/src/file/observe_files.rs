@@ -1,5 +1,5 @@
-//! Observes a cluster file in one pass, on all processors, without keeping the text of Nodes and
-//! CiliumNodes. It must never report a fault: it gives up, and its caller reads the whole file,
+//! Observes cluster files in one pass, on all processors, without keeping the text of Nodes and
+//! CiliumNodes. It must never report a fault: it gives up, and its caller reads the whole files,
 //! which names the place.
 
 use std::collections::BTreeMap;
@@ -22,19 +22,23 @@ use crate::ClusterError;
 use crate::observe::{Extent, observe};
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, Understood};
 
-/// Observes the cluster in a file. `cilium_namespace` is that of Cilium, if the user names it.
+/// Observes the cluster in one or more files. `cilium_namespace` is that of Cilium, if the user names
+/// it.
 ///
 /// # Errors
-/// Fails as [`FileCluster::open`] and [`observe`] do.
-pub async fn observe_file(
-    path: &Path,
+/// Fails as [`FileCluster::union`] and [`observe`] do.
+pub async fn observe_files(
+    paths: &[impl AsRef<Path>],
     extent: Extent,
     cilium_namespace: Option<&str>,
 ) -> Result<Observed, ClusterError> {
-    match in_one_pass(path, extent, Reader::of_cilium_in(cilium_namespace)) {
+    match in_one_pass(paths, extent, Reader::of_cilium_in(cilium_namespace)) {
         Ok(observed) => Ok(observed),
         Err(Irregular) => {
-            let cluster = FileCluster::open(path, Opening::Read)?;
+            let cluster = match paths {
+                [path] => FileCluster::open(path.as_ref(), Opening::Read)?,
+                _ => FileCluster::union(paths)?,
+            };
             let cluster = cluster.with_cilium_in(cilium_namespace.map(str::to_owned));
             observe(&cluster, extent).await
         }
@@ -52,20 +56,27 @@ enum Content {
     Json(String),
 }
 
-/// Items in the order of the file.
+/// Items in the order of the files.
 type Items = Vec<Item>;
 
-fn in_one_pass(path: &Path, extent: Extent, reader: Reader) -> Result<Observed, Irregular> {
-    if is_open_already(path) {
-        // It can be read only once.
-        return Err(Irregular);
+fn in_one_pass(
+    paths: &[impl AsRef<Path>],
+    extent: Extent,
+    reader: Reader,
+) -> Result<Observed, Irregular> {
+    let mut items = Items::new();
+    for path in paths.iter().map(|path| path.as_ref()) {
+        if is_open_already(path) {
+            // It can be read only once.
+            return Err(Irregular);
+        }
+        let file = open_regular(path).map_err(|_| Irregular)?;
+        let length = file.metadata().map_err(|_| Irregular)?.len();
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let batches = usize::try_from(length).map_or(processors, |length| 1 + length / BATCH);
+        items.extend(items_of(file, BATCH, processors.min(batches), extent)?);
     }
-    let file = open_regular(path).map_err(|_| Irregular)?;
-    let length = file.metadata().map_err(|_| Irregular)?.len();
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let batches = usize::try_from(length).map_or(processors, |length| 1 + length / BATCH);
-    let threads = processors.min(batches);
-    observed(items_of(file, BATCH, threads, extent)?, extent, reader)
+    observed(items, extent, reader)
 }
 
 /// Reads on this thread, and parses on others.
