@@ -208,7 +208,7 @@ fn files_that_cannot_be_read_leave_no_file() {
     let cut_off = format!("{POOLS}- apiVersion: \"crd.projectc");
     refused(
         &cut_off,
-        "foreign.yaml cannot be read: it is neither JSON nor YAML",
+        "foreign.yaml cannot be read: it is neither JSON nor YAML at line ",
     );
     refused("", "there is no pool of Calico that can be imported");
     refused(

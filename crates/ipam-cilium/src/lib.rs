@@ -7,6 +7,7 @@ pub mod behaviours;
 pub mod budgets;
 pub mod lbipam;
 pub mod observed;
+pub mod parser_words;
 pub mod pod_addresses;
 pub mod pods;
 pub mod releases;

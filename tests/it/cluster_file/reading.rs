@@ -18,6 +18,11 @@ fn files_that_are_no_cluster() {
     assert!(plan("missing.json").contains("missing.json"));
     folder.write("text.yaml", "just text\n");
     assert!(plan("text.yaml").contains("not a List"));
+    folder.write("faulty.yaml", "kind: List\nitems:\n\t- {}\n");
+    let place = "cluster file faulty.yaml: it is neither JSON nor YAML at line 3, column ";
+    let faulty = plan("faulty.yaml");
+    faulty.assert_has(place);
+    faulty.assert_has("a tab in place of spaces; indent with spaces (yaml-syntax)");
     folder.write("half.json", "{\"kind\": \"List\", \"items\": [");
     assert!(plan("half.json").contains("not a List: the text ends too early, at line 1"));
 }

@@ -11,6 +11,7 @@ use super::kind::{
     SPEAKER_CONFIG_NAME,
 };
 use super::served::{CiliumKind, is_of_cilium};
+use crate::parser_words::in_plain_words;
 
 /// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
@@ -226,7 +227,7 @@ impl ReadError {
         ReadError {
             resource,
             name: name_of(json),
-            why: without_type_names(&why.to_string()),
+            why: in_plain_words(&why.to_string()),
         }
     }
 
@@ -235,7 +236,7 @@ impl ReadError {
         ReadError {
             resource: kind.resource(),
             name: shown(name),
-            why: without_type_names(why),
+            why: in_plain_words(why),
         }
     }
 
@@ -243,19 +244,6 @@ impl ReadError {
     pub fn is_of_claims(&self) -> bool {
         self.resource == ObservedKind::Claims.resource() && self.name == CLAIMS_NAME
     }
-}
-
-/// Serde's message without type names of this program: `expected struct Spec` means nothing to
-/// users.
-pub fn without_type_names(why: &str) -> String {
-    let mut text = String::new();
-    let mut rest = why;
-    while let Some((before, after)) = rest.split_once("expected struct ") {
-        text.push_str(before);
-        text.push_str("expected a mapping");
-        rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    }
-    text + rest
 }
 
 /// The name of an unreadable object, if it has one.
@@ -415,21 +403,5 @@ mod tests {
             let newer = api_version.replace("v2alpha1", "v9").replace("v1", "v9");
             assert!(matches!(of(&newer, kind), Ok(Some(_))), "{newer} {kind}");
         }
-    }
-}
-
-#[cfg(test)]
-mod read_error_tests {
-    use super::*;
-
-    #[test]
-    fn no_name_of_a_type_reaches_a_person() {
-        let why = "invalid type: string \"x\", expected struct ItemMetadata at line 1 column 63";
-        let message = "invalid type: string \"x\", expected a mapping at line 1 column 63";
-        assert_eq!(without_type_names(why), message);
-        assert_eq!(
-            without_type_names("expected a sequence"),
-            "expected a sequence"
-        );
     }
 }

@@ -69,7 +69,7 @@ pub use cluster_cidrs::ClusterCidrs;
 pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
 pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};
-pub use identify::{Head, MisnamedItem, ReadError, without_type_names};
+pub use identify::{Head, MisnamedItem, ReadError};
 pub use installation::DEFAULT_CILIUM_NAMESPACE;
 pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 pub use kind::{

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::{Target, WriteError};
-use ipam_cilium::observed::{CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind, without_type_names};
+use ipam_cilium::observed::{CLAIMS_NAME, Head, OWN_NAMESPACE, ObservedKind};
+use ipam_cilium::parser_words::in_plain_words;
 use ipam_core::text::one_line;
 
 /// Items whose heads are read at once: few enough to need little memory.
@@ -153,7 +154,7 @@ impl ItemHead {
         read.map_err(|error: serde_json::Error| {
             format!(
                 "is not a Kubernetes object: {}",
-                without_type_names(&error.to_string())
+                in_plain_words(&error.to_string())
             )
         })
     }
@@ -163,7 +164,7 @@ impl ItemHead {
     /// # Errors
     /// Fails if the item is not an object.
     pub(crate) fn of(item: &Value) -> Result<ItemHead, String> {
-        ItemHead::deserialize(item).map_err(|error| error.to_string())
+        ItemHead::deserialize(item).map_err(|error| in_plain_words(&error.to_string()))
     }
 
     /// Whether its items are the objects.

@@ -14,6 +14,7 @@ use super::items::{ItemLocation, uid_of};
 use super::{FileCluster, Format};
 use crate::{ClusterError, Saved};
 use ipam_cilium::observed::{CLAIMS_KEY, ObjectVersion};
+use ipam_cilium::parser_words::YamlFault;
 use ipam_core::claims::Claims;
 
 /// Objects that differ from the file as it was read.
@@ -328,7 +329,7 @@ fn is_worth_keeping(created: &Value) -> bool {
 /// The documents of a YAML or JSON text.
 pub(crate) fn yaml_documents(text: &str) -> Result<Vec<Value>, String> {
     serde_yaml::from_multiple_with_options(text, options(text.len()))
-        .map_err(|error| no_yaml(&error))
+        .map_err(|error| YamlFault::sentence(&error))
 }
 
 /// Scalars, lists and objects that a text of any length may have.
@@ -348,10 +349,6 @@ fn options(length: usize) -> serde_yaml::Options {
             max_total_scalar_bytes: usize::MAX,
         },
     }
-}
-
-fn no_yaml(error: &serde_yaml::Error) -> String {
-    format!("it is neither JSON nor YAML: {}", error.without_snippet())
 }
 
 pub(super) fn json_to_yaml(text: &str) -> Result<String, String> {

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use serde_yaml::budget::BudgetBreach;
 use serde_yaml::granit_parser::ErrorKind;
-use serde_yaml::{
-    Error, ExternalMessageSource, Location, MessageFormatter, Options, UserMessageFormatter,
-};
+use serde_yaml::{Error, ExternalMessageSource, Location, Options};
 
 use crate::documents::SourceFile;
 use crate::documents::tree::{Document, Node, Spans};
+use ipam_cilium::parser_words::YamlFault;
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 
 const SYNTAX: Rule = Rule("yaml-syntax");
@@ -22,7 +21,6 @@ const TOO_LARGE: Rule = Rule("yaml-too-large");
 const SPLIT: &str = "split the file; it was skipped";
 const ALIASES: &str = "write the values out instead of using aliases; this file was skipped";
 const NESTING: &str = "reduce the nesting; documents have only a few levels";
-const FIX: &str = "fix the YAML; this file was skipped";
 
 /// Limits of one file. Memory grows with the number of nodes and with the values that aliases
 /// repeat.
@@ -72,12 +70,12 @@ fn fault(file: &SourceFile, spans: &Spans, error: &Error) -> Finding {
 }
 
 /// Rule, message and help. Replaces the parser's messages about its own options.
-fn explained(error: &Error) -> (Rule, String, &'static str) {
+fn explained(error: &Error) -> (Rule, String, String) {
     match error {
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => explained(error),
         Error::Budget { breach, .. } => {
             let (what, help) = exceeded(breach);
-            (TOO_LARGE, format!("the file has {what}"), help)
+            (TOO_LARGE, format!("the file has {what}"), help.to_owned())
         }
         Error::AliasReplayCounterOverflow { .. }
         | Error::AliasReplayLimitExceeded { .. }
@@ -85,37 +83,17 @@ fn explained(error: &Error) -> (Rule, String, &'static str) {
         | Error::AliasReplayStackDepthExceeded { .. } => (
             TOO_LARGE,
             "the file repeats too much by aliases (`*name`)".to_owned(),
-            ALIASES,
-        ),
-        Error::DuplicateMappingKey { key, .. } => {
-            let key = key
-                .as_ref()
-                .map_or_else(|| "a key".to_owned(), |key| format!("`{key}`"));
-            (
-                SYNTAX,
-                format!("{key} is written twice in one mapping"),
-                "keep one of the two",
-            )
-        }
-        Error::UnknownAnchor { .. } => (
-            SYNTAX,
-            "an alias (`*name`) without its anchor (`&name`) before it".to_owned(),
-            FIX,
+            ALIASES.to_owned(),
         ),
         Error::ExternalMessage { source, .. } if is_nesting(source) => (
             TOO_LARGE,
             "the file has lists and mappings nested too deeply".to_owned(),
-            NESTING,
-        ),
-        Error::InvalidScalar { .. } => (
-            SYNTAX,
-            "a value that does not fit its tag (`!!…`)".to_owned(),
-            FIX,
+            NESTING.to_owned(),
         ),
         other => {
-            let message = UserMessageFormatter.format_message(other);
-            let message = message.lines().next().unwrap_or_default();
-            (SYNTAX, format!("not readable as YAML: {message}"), FIX)
+            let YamlFault { what, fix } = YamlFault::of(other);
+            let help = format!("{fix}; this file was skipped");
+            (SYNTAX, format!("not readable as YAML: {what}"), help)
         }
     }
 }

@@ -9,6 +9,7 @@ use super::Manager;
 use crate::cli::Common;
 use crate::cli::failure::Failure;
 use crate::cli::target::live;
+use ipam_cilium::parser_words::YamlFault;
 use ipam_cluster::live::ForeignKind;
 use ipam_cluster::{ClusterError, Seen};
 use ipam_import::import::foreign::{config_text, legacy_config};
@@ -256,7 +257,7 @@ fn parsed(text: &str) -> Result<Vec<Value>, String> {
         },
     };
     serde_yaml::from_multiple_with_options(text, options)
-        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.without_snippet()))
+        .map_err(|error| YamlFault::sentence(&error))
 }
 
 fn unreadable(path: &Path, error: &impl std::fmt::Display) -> Failure {
