@@ -4,6 +4,7 @@
 //! - `cluster.yaml` has the objects of the case. They are added to the group's `cluster.yaml`; an
 //!   object of the same kind and name replaces that of the group.
 //! - `pools.yaml` has the documents; without it, those of the group count.
+//! - `pools` has further files of the directory.
 //! - `expect` has commands and expectations, a line each. `#` begins a comment.
 //!
 //! ```text
@@ -77,6 +78,7 @@ groups! {
     announcements_of_blocks_and_services: "announcements";
     other_cni_plugins: "cni-chaining";
     conversions_to_multi_pool: "multi-pool-conversion";
+    ignore_files: "ignore-files";
 }
 
 /// Runs every case of a group, and fails with all that is not as expected.
@@ -148,13 +150,30 @@ fn folder(group: &Path, case: &Path) -> Folder {
         .iter()
         .find_map(|path| std::fs::read_to_string(path).ok());
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    Folder::new(&[
+    let folder = Folder::new(&[
         ("cluster.json", &format!("{list}\n")),
         (
             "pools/pools.yaml",
             &pools.expect("pools of the case or of its group"),
         ),
-    ])
+    ]);
+    for file in files(&case.join("pools")) {
+        let name = file.strip_prefix(case).unwrap().to_str().unwrap();
+        folder.write(name, std::fs::read(&file).unwrap());
+    }
+    folder
+}
+
+/// The files below a folder that may not exist.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => files(&path),
+            false => vec![path],
+        })
+        .collect()
 }
 
 fn objects(path: &Path) -> Vec<Value> {

@@ -44,6 +44,35 @@ fn what_lies_in_the_work_tree_does_not_matter() {
 }
 
 #[test]
+fn a_revision_has_its_own_ignore_file() {
+    let (folder, _) = repository(&[
+        ("pools/.cilium-ipamignore", "/old\n"),
+        ("pools/a.yaml", &pool("a", POOL)),
+        ("pools/old/b.yaml", &pool("b", OTHER)),
+        ("pools/old/c.yaml", "no YAML: ["),
+    ]);
+    let valid = folder.run(&["validate", "--revision", "HEAD"]).expect(0);
+    valid.stdout.assert_has("valid: 1 pool, 0 pins");
+    valid.all().assert_has("ignored 1 path: `old`");
+    std::fs::remove_file(folder.join("pools/old/c.yaml")).unwrap();
+    std::fs::remove_file(folder.join("pools/.cilium-ipamignore")).unwrap();
+    assert!(
+        folder
+            .run(&["validate"])
+            .expect(0)
+            .stdout
+            .starts_with("valid: 2 pools")
+    );
+    assert_eq!(pools_of(&folder, "pools", "HEAD"), "valid: 1 pool");
+    commit(folder.path());
+    assert_eq!(pools_of(&folder, "pools", "HEAD"), "valid: 2 pools");
+    std::os::unix::fs::symlink("a.yaml", folder.join("pools/.cilium-ipamignore")).unwrap();
+    commit(folder.path());
+    let found = rules(&folder, &["--revision", "HEAD"]);
+    assert!(found.contains(&"link-in-revision".to_owned()), "{found:?}");
+}
+
+#[test]
 fn places_are_those_of_the_files_and_faults_are_told() {
     let (folder, _) = repository(&[(
         "pools/a.yaml",

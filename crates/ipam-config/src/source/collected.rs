@@ -4,6 +4,7 @@ use std::path::Path;
 use std::string::FromUtf8Error;
 use std::sync::Arc;
 
+use super::ignored::Ignored;
 use crate::documents::{Documents, SourceFile};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_core::text::one_line;
@@ -18,6 +19,7 @@ pub(super) const LARGEST_TOTAL: u64 = 256 * 1024 * 1024;
 pub(super) struct Collected {
     pub(super) documents: Documents,
     pub(super) findings: Vec<Finding>,
+    pub(super) ignored: Ignored,
     /// Bytes of all files so far.
     total: u64,
 }
@@ -49,12 +51,11 @@ pub(super) fn has_document(text: &[u8]) -> bool {
 }
 
 impl Collected {
-    pub(super) fn with(documents: Documents, findings: Vec<Finding>) -> Collected {
-        let sizes = documents.files.iter().map(|file| file.text.len() as u64);
-        Collected {
-            total: sizes.sum(),
-            documents,
-            findings,
+    /// Reads the ignore file of the directory.
+    pub(super) fn ignore_file(&mut self, name: &Arc<str>, bytes: Vec<u8>) {
+        match String::from_utf8(bytes) {
+            Ok(text) => self.ignored = Ignored::of(name, &text, &mut self.findings),
+            Err(error) => self.not_utf8(name, &error),
         }
     }
 
@@ -222,6 +223,7 @@ impl Collected {
             let help = "name the directory that has the pools; an empty directory never deletes everything";
             self.fault("empty-directory", &name, message, help);
         }
+        self.findings.extend(self.ignored.remark(directory));
     }
 }
 

@@ -6,6 +6,7 @@ mod events;
 mod git;
 mod git_history;
 mod history;
+mod ignored;
 mod replaced;
 mod repository;
 mod revision;
@@ -16,6 +17,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use self::collected::{Collected, LARGEST_FILE, has_document, shown};
+use self::ignored::{Entry, IGNORE_FILE, Ignored};
 use crate::documents::Documents;
 use ipam_core::model::Finding;
 
@@ -64,28 +66,28 @@ pub struct Found {
     pub commit: Option<String>,
 }
 
-/// Reads every YAML file. Skips names that begin with a dot.
+/// Reads every YAML file that the ignore file does not exclude. Skips names that begin with a dot.
 pub fn read(location: &Location) -> Found {
+    let (collected, commit) = collect(location);
+    Found {
+        documents: collected.documents,
+        findings: collected.findings,
+        commit,
+    }
+}
+
+/// What a location has, and the id of its commit.
+fn collect(location: &Location) -> (Collected, Option<String>) {
     match &location.revision {
         Some(revision) => revision::read(&location.directory, revision),
-        None => {
-            let Collected {
-                documents,
-                findings,
-                ..
-            } = read_directory(&location.directory);
-            Found {
-                documents,
-                findings,
-                commit: None,
-            }
-        }
+        None => (read_directory(&location.directory), None),
     }
 }
 
 /// Refuses links that lead out of the directory.
 fn read_directory(directory: &Path) -> Collected {
     let mut reading = Reading {
+        directory: directory.to_owned(),
         root: directory.to_owned(),
         collected: Collected::default(),
         visited: BTreeSet::new(),
@@ -93,14 +95,18 @@ fn read_directory(directory: &Path) -> Collected {
     match std::fs::canonicalize(directory) {
         Ok(root) if !root.is_dir() => {
             reading.root = root.parent().unwrap_or(Path::new("/")).to_owned();
+            reading.directory = reading.root.clone();
+            reading.ignore_file();
             reading.file(directory, &root);
-            let others: Vec<Vec<u8>> = neighbour(&root).into_iter().collect();
+            let other = neighbour(&root, &mut reading.collected.ignored);
+            let others: Vec<Vec<u8>> = other.into_iter().collect();
             reading.collected.refuse_one_of_several(directory, &others);
         }
         Ok(root) => {
             // Otherwise a link back to the root would read everything again.
             reading.visited.insert(root.clone());
             reading.root = root;
+            reading.ignore_file();
             reading.folder(directory);
             reading.collected.refuse_nothing(directory);
         }
@@ -122,8 +128,13 @@ const MOST_NEIGHBOURS: usize = 10_000;
 
 /// Another file with documents below a file's directory, as far as files can be read. Follows no
 /// link.
-fn neighbour(file: &Path) -> Option<Vec<u8>> {
-    let mut folders: Vec<PathBuf> = file.parent().map(Path::to_owned).into_iter().collect();
+fn neighbour(file: &Path, ignored: &mut Ignored) -> Option<Vec<u8>> {
+    let directory = file.parent()?;
+    let mut is_ignored = |path: &Path, entry| {
+        let below = path.strip_prefix(directory);
+        below.is_ok_and(|below| ignored.has(below, entry))
+    };
+    let mut folders: Vec<PathBuf> = vec![directory.to_owned()];
     let mut left = MOST_NEIGHBOURS;
     while let Some(folder) = folders.pop() {
         let entries = folder.read_dir().into_iter().flatten().flatten();
@@ -131,8 +142,11 @@ fn neighbour(file: &Path) -> Option<Vec<u8>> {
             left -= 1;
             let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() && !is_hidden => folders.push(entry.path()),
-                Ok(kind) if kind.is_file() && !is_hidden => {
+                _ if is_hidden => {}
+                Ok(kind) if kind.is_dir() && !is_ignored(&entry.path(), Entry::Folder) => {
+                    folders.push(entry.path());
+                }
+                Ok(kind) if kind.is_file() && !is_ignored(&entry.path(), Entry::File) => {
                     if let Some(text) = document(&entry.path(), file) {
                         return Some(text);
                     }
@@ -155,6 +169,8 @@ fn document(path: &Path, file: &Path) -> Option<Vec<u8>> {
 }
 
 struct Reading {
+    /// As it was named.
+    directory: PathBuf,
     root: PathBuf,
     collected: Collected,
     visited: BTreeSet<PathBuf>,
@@ -184,54 +200,93 @@ impl Reading {
         }
     }
 
-    fn entry(&mut self, path: &Path) {
-        let real = match std::fs::canonicalize(path) {
-            Ok(real) => real,
-            Err(error) => return self.unfollowed(path, &error),
-        };
-        if !real.is_dir() && !is_yaml(path) {
+    fn ignore_file(&mut self) {
+        let path = self.directory.join(IGNORE_FILE);
+        if path.symlink_metadata().is_err() {
             return;
         }
-        if !real.starts_with(&self.root) {
-            let name = shown(path);
-            let message = format!("`{name}` links outside the directory");
-            return self.collected.fault(
-                "link-outside",
-                &name,
-                message,
-                "copy the file into the directory",
-            );
-        }
-        if !real.is_dir() {
-            self.file(path, &real);
-        } else if self.visited.insert(real) {
-            self.folder(path);
+        match std::fs::canonicalize(&path) {
+            Ok(real) => {
+                if self.is_inside(&path, &real)
+                    && let Some(bytes) = self.bytes(&path, &real)
+                {
+                    self.collected.ignore_file(&shown(&path), bytes);
+                }
+            }
+            Err(error) => self.unfollowed(&path, &error),
         }
     }
 
+    fn entry(&mut self, path: &Path) {
+        let real = std::fs::canonicalize(path);
+        let entry = match &real {
+            Ok(real) if real.is_dir() => Entry::Folder,
+            _ => Entry::File,
+        };
+        let below = path.strip_prefix(&self.directory).unwrap_or(path);
+        if self.collected.ignored.has(below, entry) {
+            return;
+        }
+        let real = match real {
+            Ok(real) => real,
+            Err(error) => return self.unfollowed(path, &error),
+        };
+        let is_read = entry == Entry::Folder || is_yaml(path);
+        if !is_read || !self.is_inside(path, &real) {
+            return;
+        }
+        match entry {
+            Entry::File => self.file(path, &real),
+            Entry::Folder if self.visited.insert(real) => self.folder(path),
+            Entry::Folder => {}
+        }
+    }
+
+    fn is_inside(&mut self, path: &Path, real: &Path) -> bool {
+        let is_inside = real.starts_with(&self.root);
+        if !is_inside {
+            let name = shown(path);
+            let message = format!("`{name}` links outside the directory");
+            let help = "copy the file into the directory";
+            self.collected.fault("link-outside", &name, message, help);
+        }
+        is_inside
+    }
+
     fn file(&mut self, path: &Path, real: &Path) {
+        if let Some(bytes) = self.bytes(path, real) {
+            self.collected.text(&shown(path), bytes);
+        }
+    }
+
+    /// The bytes of a file; `None` with a finding if they cannot be read.
+    fn bytes(&mut self, path: &Path, real: &Path) -> Option<Vec<u8>> {
         let name = shown(path);
         // Never opens a pipe or a device: reading it may not end.
         match std::fs::metadata(real) {
             Ok(metadata) if metadata.is_file() => {}
             Ok(_) => {
                 let message = format!("`{name}` is not a regular file");
-                return self.collected.fault(
-                    "unreadable-file",
-                    &name,
-                    message,
-                    "remove it, or replace it with a file",
-                );
+                let help = "remove it, or replace it with a file";
+                self.collected
+                    .fault("unreadable-file", &name, message, help);
+                return None;
             }
-            Err(error) => return self.unreadable(path, "read", &error),
+            Err(error) => {
+                self.unreadable(path, "read", &error);
+                return None;
+            }
         }
         let mut bytes = Vec::new();
         let limited =
             File::open(real).and_then(|file| file.take(LARGEST_FILE + 1).read_to_end(&mut bytes));
-        if let Err(error) = limited {
-            return self.unreadable(path, "read", &error);
+        match limited {
+            Ok(_) => Some(bytes),
+            Err(error) => {
+                self.unreadable(path, "read", &error);
+                None
+            }
         }
-        self.collected.text(&name, bytes);
     }
 
     /// Only a warning for a dangling link that is not named like a YAML file: editors use such

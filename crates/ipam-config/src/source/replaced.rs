@@ -7,9 +7,10 @@ use std::path::{Component, Path, PathBuf};
 
 use super::collected::{Collected, is_yaml, shown};
 use super::git::{Git, GitFault};
+use super::ignored::{Entry, IGNORE_FILE};
 use super::repository::InRepository;
 use super::revision::RevisionFaults;
-use super::{Found, Location, read};
+use super::{Found, Location, collect};
 use ipam_core::model::Finding;
 use ipam_core::text::one_line;
 
@@ -28,12 +29,13 @@ pub struct Replacement {
 /// Fails for a path that the directory would not have or not read, for a path that comes twice, and
 /// for the removal of a file that is not there.
 pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Result<Found, String> {
-    let found = read(location);
+    let (mut collected, commit) = collect(location);
+    // Its remark stays as it is.
+    let mut ignored = std::mem::take(&mut collected.ignored);
     if location.directory.is_file() {
         let name = shown(&location.directory);
         return Err(format!("`{name}` is a file: only a directory has others"));
     }
-    let mut collected = Collected::with(found.documents, found.findings);
     // Whether there are files is found anew below.
     collected.forget_emptiness();
     let mut seen = Vec::new();
@@ -43,6 +45,9 @@ pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Resul
             return Err(format!("`{}` comes twice", one_line(path)));
         }
         let name = shown(&location.directory.join(&file));
+        if ignored.has(&file, Entry::File) {
+            return Err(format!("`{name}` is not read: {IGNORE_FILE} ignores it"));
+        }
         let was_there = collected.remove(&name);
         match text {
             Some(text) => collected.text(&name, text.clone().into_bytes()),
@@ -62,7 +67,7 @@ pub fn read_replaced(location: &Location, replacements: &[Replacement]) -> Resul
     Ok(Found {
         documents: collected.documents,
         findings: collected.findings,
-        commit: found.commit,
+        commit,
     })
 }
 
@@ -201,6 +206,7 @@ fn files_with(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::read;
 
     #[test]
     fn a_path_has_one_spelling_and_stays_in_the_directory() {
@@ -313,6 +319,18 @@ mod tests {
         assert_eq!(several(&moved), Ok(2));
         let moved = [("b.yaml", text), ("b.yaml/c.yaml", None)];
         assert_eq!(several(&moved), Ok(2));
+    }
+
+    #[test]
+    fn an_ignored_file_cannot_be_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        write(IGNORE_FILE, "old\n");
+        write("a.yaml", "a: 1\n");
+        let location = Location::from(folder.path());
+        let error = replaced(&location, "old/b.yaml", Some("b: 2\n")).unwrap_err();
+        assert!(error.ends_with("ignores it"), "{error}");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::Found;
 use super::collected::{Collected, LARGEST_FILE, LARGEST_TOTAL, is_yaml, shown};
 use super::git::{EntryKind, Git, GitFault, TreeEntry};
+use super::ignored::{Entry, IGNORE_FILE};
 use super::repository::InRepository;
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 use ipam_core::text::{one_line, printable};
@@ -22,7 +22,7 @@ pub(super) fn git_directory(directory: &Path, revision: &str) -> Option<PathBuf>
 }
 
 /// Reads every YAML file. Refuses links and submodules: their targets are not part of the revision.
-pub(super) fn read(directory: &Path, revision: &str) -> Found {
+pub(super) fn read(directory: &Path, revision: &str) -> (Collected, Option<String>) {
     let mut reading = Reading {
         directory,
         revision,
@@ -30,22 +30,19 @@ pub(super) fn read(directory: &Path, revision: &str) -> Found {
     };
     let commit = reading.commit();
     reading.collected.documents.files.sort();
-    let Collected {
-        documents,
-        findings,
-        ..
-    } = reading.collected;
-    Found {
-        documents,
-        findings,
-        commit,
-    }
+    (reading.collected, commit)
 }
 
 struct Reading<'r> {
     directory: &'r Path,
     revision: &'r str,
     collected: Collected,
+}
+
+/// The path of an entry below a folder.
+fn below<'e>(folder: &str, entry: &'e TreeEntry) -> &'e str {
+    let below = entry.path.strip_prefix(folder).unwrap_or(&entry.path);
+    below.trim_start_matches('/')
 }
 
 impl Reading<'_> {
@@ -70,6 +67,8 @@ impl Reading<'_> {
             self.collected.findings.push(*faults.unreadable(&fault));
         }
         self.refuse_nothing(&git, &path);
+        let remark = self.collected.ignored.remark(self.directory);
+        self.collected.findings.extend(remark);
         Some(commit)
     }
 
@@ -81,15 +80,11 @@ impl Reading<'_> {
     }
 
     fn files(&mut self, git: &Git, path: &str, entries: Vec<TreeEntry>) -> Result<(), GitFault> {
+        self.ignore_file(git, path, &entries)?;
         let (mut wanted, mut total) = (Vec::new(), 0_u64);
         for entry in entries {
-            let name = entry
-                .path
-                .strip_prefix(path)
-                .unwrap_or(&entry.path)
-                .trim_start_matches('/')
-                .to_owned();
-            if name.split('/').any(|part| part.starts_with('.')) {
+            let name = below(path, &entry).to_owned();
+            if name.split('/').any(|part| part.starts_with('.')) || self.is_ignored(path, &entry) {
                 continue;
             }
             let file = if name.is_empty() {
@@ -99,21 +94,7 @@ impl Reading<'_> {
             };
             let shown = shown(&file);
             match entry.kind {
-                EntryKind::Link | EntryKind::Submodule => {
-                    let what = if entry.kind == EntryKind::Link {
-                        "a link"
-                    } else {
-                        "a submodule"
-                    };
-                    let message =
-                        format!("`{shown}` is {what}, and its target is not part of the revision");
-                    self.collected.fault(
-                        "link-in-revision",
-                        &shown,
-                        message,
-                        "put the files themselves into the directory",
-                    );
-                }
+                EntryKind::Link | EntryKind::Submodule => self.refuse_link(&shown, entry.kind),
                 EntryKind::File if !is_yaml(&file) => {}
                 EntryKind::File if entry.size.is_some_and(|size| size > LARGEST_FILE) => {
                     self.collected.too_large(&shown)
@@ -134,6 +115,53 @@ impl Reading<'_> {
         Ok(())
     }
 
+    fn refuse_link(&mut self, shown: &Arc<str>, kind: EntryKind) {
+        let what = if kind == EntryKind::Link {
+            "a link"
+        } else {
+            "a submodule"
+        };
+        let message = format!("`{shown}` is {what}, and its target is not part of the revision");
+        let help = "put the files themselves into the directory";
+        self.collected
+            .fault("link-in-revision", shown, message, help);
+    }
+
+    /// Reads the ignore file of a folder of the revision.
+    fn ignore_file(
+        &mut self,
+        git: &Git,
+        folder: &str,
+        entries: &[TreeEntry],
+    ) -> Result<(), GitFault> {
+        let mut entries = entries.iter();
+        let Some(entry) = entries.find(|entry| below(folder, entry) == IGNORE_FILE) else {
+            return Ok(());
+        };
+        let name = shown(&self.directory.join(IGNORE_FILE));
+        match entry.kind {
+            EntryKind::Link | EntryKind::Submodule => self.refuse_link(&name, entry.kind),
+            EntryKind::File if entry.size.is_some_and(|size| size > LARGEST_FILE) => {
+                self.collected.too_large(&name);
+            }
+            EntryKind::File => {
+                for content in git.contents(&[&entry.id])? {
+                    self.collected.ignore_file(&name, content);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ignored(&mut self, folder: &str, entry: &TreeEntry) -> bool {
+        let kind = match entry.kind {
+            EntryKind::Submodule => Entry::Folder,
+            EntryKind::File | EntryKind::Link => Entry::File,
+        };
+        let below = Path::new(below(folder, entry));
+        self.collected.ignored.has(below, kind)
+    }
+
     /// As for a directory on disk.
     fn refuse_one_of_several(
         &mut self,
@@ -152,9 +180,10 @@ impl Reading<'_> {
                 && entry.size.is_some_and(|size| size <= LARGEST_FILE)
         };
         let entries = git.files(commit, folder)?;
-        let ids: Vec<&str> = entries
-            .iter()
-            .filter(is_neighbour)
+        self.ignore_file(git, folder, &entries)?;
+        let neighbours = entries.iter().filter(is_neighbour);
+        let ids: Vec<&str> = neighbours
+            .filter(|entry| !self.is_ignored(folder, entry))
             .map(|entry| entry.id.as_str())
             .collect();
         let others = git.contents(&ids)?;
