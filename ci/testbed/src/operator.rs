@@ -174,6 +174,8 @@ impl Operator {
             let log = fs::read_to_string(server.log()).map_err(Error::file(server.log()))?;
             Ok((has_ended || log.contains(started)).then_some(log))
         });
+        // The next operator of this release would append to the file.
+        fs::remove_file(server.log()).map_err(Error::file(server.log()))?;
         server.end_with(Ending::Killed);
         log
     }
