@@ -46,7 +46,7 @@ pub enum OperatorState {
     /// It is complete.
     #[default]
     Settled,
-    /// It is in progress, or the Deployment is being scaled.
+    /// It is in progress, or the Deployment is being scaled: Pods are left.
     Changing,
     /// There are several Deployments.
     Several,

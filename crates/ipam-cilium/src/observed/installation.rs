@@ -19,7 +19,7 @@ use super::served::{CiliumKind, DefinitionView, schema_label};
 use super::setting_key::{arguments, only_variables};
 use super::spec_readers::spec_router;
 use super::view::ConfigMapView;
-use super::view_lb::{Container, WorkloadView};
+use super::view_lb::{Container, OPERATOR_CONTAINER, WorkloadView};
 use super::{Agent, Cilium, Evidence, OperatorState};
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 
@@ -42,6 +42,8 @@ pub(super) struct Installations {
 pub(super) struct Installation {
     pub(super) daemon_sets: Vec<DaemonSetSeen>,
     pub(super) operators: Vec<OperatorSeen>,
+    /// Whether a Pod of the operator is left. Only those of `kube-system` are read.
+    pub(super) has_operator_pods: bool,
     /// With the names of their Pods.
     pub(super) agents: Vec<(String, Agent)>,
     pub(super) config: Option<ConfigMapView>,
@@ -261,6 +263,10 @@ impl Installation {
         for operator in self.operators {
             cilium.operator_state = match cilium.operator_arguments {
                 Some(_) => OperatorState::Several,
+                // It may lead until it has ended, also on a node that nothing reaches.
+                None if self.has_operator_pods && operator.replicas == Some(0) => {
+                    OperatorState::Changing
+                }
                 None => operator.state,
             };
             cilium.operator_replicas = operator.replicas;
@@ -310,7 +316,7 @@ impl Reader {
 
     pub(super) fn operator(&mut self, view: &WorkloadView<'_>) {
         let containers = view.containers();
-        for container in containers.filter(|container| container.name == "cilium-operator") {
+        for container in containers.filter(|container| container.name == OPERATOR_CONTAINER) {
             let seen = OperatorSeen {
                 name: view.metadata.name.clone().into_owned(),
                 state: match view.is_settled() {
@@ -349,6 +355,9 @@ impl Reader {
         }
         if namespace != OWN_NAMESPACE {
             return;
+        }
+        if view.is_operator_pod() {
+            self.installations.of(namespace).has_operator_pods = true;
         }
         let found = ControllerProcess::of(view).into_iter();
         self.controllers.extend(found.map(|(_, process)| process));

@@ -37,7 +37,8 @@ pub enum OperatorAttention {
 pub enum OperatorRun {
     /// Nothing shows that it does not.
     Assumed,
-    /// Its only Deployment is scaled to zero, and no Pod of it is left.
+    /// Its only Deployment is scaled to zero, and no Pod of it is seen. Pods outside `kube-system` are
+    /// not read.
     Stopped,
 }
 

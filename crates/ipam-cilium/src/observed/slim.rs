@@ -250,6 +250,7 @@ pub fn is_read(kind: ObservedKind, object: &Value) -> bool {
             let view = WorkloadView::deserialize(object);
             view.map_or(true, |view| {
                 !ControllerProcess::of(&view).is_empty()
+                    || view.is_operator_pod()
                     || Balancer::of_workload(&view).is_some()
                     || spec_router(&view).is_some()
             })
@@ -374,7 +375,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::observed::{AllocatorStatus, CiliumKind, Observed, Reader};
+    use crate::observed::{AllocatorStatus, CiliumKind, Observed, OperatorRun, Reader};
 
     #[test]
     fn managers_that_no_server_writes_are_left_out() {
@@ -741,6 +742,44 @@ mod tests {
         assert_eq!(by_variable.operator_setting("enable-lb-ipam"), None);
         let by_argument = operator(json!(["--default-lb-service-ipam=nodeipam"]));
         assert_eq!(by_argument.operator_setting(key), Some("nodeipam"));
+    }
+
+    #[test]
+    fn an_operator_is_stopped_when_its_pods_have_ended() {
+        let containers = json!([{"name": "cilium-operator"}]);
+        let run = |status: Value, phase: Option<&str>| {
+            let metadata = json!({"name": "cilium-operator", "namespace": "kube-system"});
+            let deployment = json!({"metadata": metadata, "status": status, "spec": {"replicas": 0,
+                "template": {"spec": {"containers": containers}}}});
+            let mut objects = vec![(ObservedKind::CiliumOperator, deployment)];
+            let pod = phase.map(|phase| {
+                json!({"metadata": metadata, "status": {"phase": phase},
+                    "spec": {"containers": containers}})
+            });
+            objects.extend(pod.map(|pod| (ObservedKind::ControllerPod, pod)));
+            let objects = objects
+                .into_iter()
+                .filter(|(kind, object)| is_read(*kind, object));
+            let slimmed = objects.map(|(kind, object)| (kind, slim(kind, &object)));
+            read(&slimmed.collect::<Vec<_>>()).operator_run()
+        };
+        for (status, phase, expected) in [
+            (json!({}), None, OperatorRun::Stopped),
+            (
+                json!({"terminatingReplicas": 0}),
+                None,
+                OperatorRun::Stopped,
+            ),
+            (
+                json!({"terminatingReplicas": 1}),
+                None,
+                OperatorRun::Assumed,
+            ),
+            (json!({}), Some("Running"), OperatorRun::Assumed),
+            (json!({}), Some("Failed"), OperatorRun::Stopped),
+        ] {
+            assert_eq!(run(status.clone(), phase), expected, "{status} {phase:?}");
+        }
     }
 
     #[test]

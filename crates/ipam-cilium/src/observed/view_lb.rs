@@ -234,6 +234,9 @@ pub(super) struct ServicePort {
     pub protocol: Option<String>,
 }
 
+/// Name of the container of Cilium's operator.
+pub(super) const OPERATOR_CONTAINER: &str = "cilium-operator";
+
 #[derive(Deserialize)]
 pub(super) struct WorkloadView<'a> {
     #[serde(borrow)]
@@ -253,6 +256,10 @@ pub(super) struct WorkloadStatus {
     pub replicas: Option<u32>,
     #[serde(default)]
     pub updated_replicas: Option<u32>,
+    /// Pods that are being deleted, which `replicas` does not count. Kubernetes 1.35 and later by
+    /// default.
+    #[serde(default)]
+    pub terminating_replicas: Option<u32>,
     /// Of DaemonSets.
     #[serde(default)]
     pub current_number_scheduled: Option<u32>,
@@ -275,18 +282,28 @@ impl WorkloadView<'_> {
         matches!(phase, Some("Failed" | "Succeeded")) || self.spec.replicas == Some(0)
     }
 
+    /// Whether it is a Pod of Cilium's operator that may still run.
+    pub(super) fn is_operator_pod(&self) -> bool {
+        let mut containers = self.spec.containers.iter();
+        containers.any(|container| container.name == OPERATOR_CONTAINER) && !self.is_over()
+    }
+
     /// Whether exactly the desired Pods run. Without a status, no Pod has run yet.
     pub(super) fn is_settled(&self) -> bool {
         let WorkloadStatus {
             observed_generation,
             replicas,
             updated_replicas,
+            terminating_replicas,
             current_number_scheduled: _,
             phase: _,
         } = self.status;
         let (running, updated) = (replicas.unwrap_or(0), updated_replicas.unwrap_or(0));
         let is_seen = observed_generation.is_none_or(|seen| Some(seen) == self.metadata.generation);
+        let is_ending =
+            self.spec.replicas == Some(0) && terminating_replicas.is_some_and(|ending| ending > 0);
         is_seen
+            && !is_ending
             && running == updated
             && (replicas.is_none() || self.spec.replicas.is_none_or(|wanted| wanted >= running))
     }
