@@ -8,12 +8,12 @@ use ipam_cilium::observed::{ObservedKind, Reader};
 use ipam_cluster::{FileCluster, Opening};
 use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_config::source::Location;
-use ipam_controller::apply::{Event, Stop};
+use ipam_controller::apply::{Event, Outcome, Stop};
 use ipam_controller::{
     BATCH, Job, NoPorts, OnConflict, Sending, apply_until_settled, load, observe_and_plan,
 };
-use ipam_core::model::Hazard;
-use ipam_plan::plan::plan;
+use ipam_core::model::{Hazard, Waiver};
+use ipam_plan::plan::{Change, plan};
 
 const OURS: &str = "app.kubernetes.io/managed-by";
 
@@ -82,26 +82,12 @@ fn a_saved_plan_is_stale_when_another_service_would_lose() {
     assert_eq!(folder.plan()["changes"], json!([]));
 }
 
-/// Number of changes that an apply makes if the operator's replicas change after the plan.
-fn applied(before: u32, after: u32) -> (usize, usize) {
-    let items = |replicas: u32| {
-        let operator = json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}},
-            "spec": {"replicas": replicas, "template": {"spec": {"containers": [
-                {"name": "cilium-operator", "image": "quay.io/cilium/operator-generic:v1.19.3"}]}}}});
-        [
-            operator.to_string(),
-            service("one", "10.7.0.2"),
-            service("two", "10.7.1.2"),
-        ]
-    };
-    let files = [
-        address_pool("a", "{blocks: [{cidr: 10.7.0.0/24}]}"),
-        address_pool("b", "{blocks: [{cidr: 10.7.1.0/24}]}"),
-    ];
-    let folder = folder(&items(before), &files);
+/// The changes of a plan with the outcomes of its apply, if the cluster changes in between.
+fn outcomes(before: &[String], after: &[String], files: &[String]) -> Vec<(Change, Outcome)> {
+    let folder = folder(before, files);
     let loaded = load(&Location::from(folder.join("pools").as_path()));
-    let job = Job::files(&loaded);
+    let waivers = [Waiver::LostAddresses(1)].into();
+    let job = Job::saved(&loaded, None, &waivers);
     let open = || FileCluster::open(&folder.join("cluster.json"), Opening::Write).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -109,8 +95,7 @@ fn applied(before: u32, after: u32) -> (usize, usize) {
         .unwrap();
     runtime.block_on(async {
         let (observed, plan) = observe_and_plan(&open(), &job).await.unwrap();
-        let text = cluster("1.19.3", KUBERNETES, &items(after));
-        folder.write("cluster.json", text);
+        folder.write("cluster.json", cluster("1.19.3", KUBERNETES, after));
         let (stop, mut on_event) = (Stop::default(), |_: Event<'_>| {});
         let mut sending = Sending {
             batch: BATCH,
@@ -119,18 +104,65 @@ fn applied(before: u32, after: u32) -> (usize, usize) {
             stop: &stop,
             on_event: &mut on_event,
         };
-        let (target, changes) = (open(), plan.changes.clone());
+        let (target, changes) = (open(), plan.changes);
         let sent = apply_until_settled(&target, &NoPorts, &job, observed, changes, &mut sending);
         let (applied, failure) = sent.await;
         assert!(failure.is_none(), "{failure:?}");
-        (plan.changes.len(), applied.applied())
+        applied.outcomes
     })
+}
+
+fn operator(replicas: u32) -> String {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "cilium-operator", "namespace": "kube-system", "labels": {"io.cilium/app": "operator"}},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": [
+            {"name": "cilium-operator", "image": "quay.io/cilium/operator-generic:v1.19.3"}]}}}})
+    .to_string()
 }
 
 #[test]
 fn an_operator_that_starts_after_the_plan_takes_no_address_away() {
-    assert_eq!(applied(0, 0), (2, 2));
-    assert_eq!(applied(0, 1), (2, 0));
+    let files = [
+        address_pool("a", "{blocks: [{cidr: 10.7.0.0/24}]}"),
+        address_pool("b", "{blocks: [{cidr: 10.7.1.0/24}]}"),
+    ];
+    let items = |replicas: u32| {
+        let services = [service("one", "10.7.0.2"), service("two", "10.7.1.2")];
+        [&[operator(replicas)][..], &services].concat()
+    };
+    for (after, sent) in [(0, 2), (1, 0)] {
+        let outcomes = outcomes(&items(0), &items(after), &files);
+        let applied = outcomes.iter();
+        let applied = applied.filter(|(_, outcome)| *outcome == Outcome::Applied);
+        assert_eq!((outcomes.len(), applied.count()), (2, sent));
+    }
+}
+
+#[test]
+fn a_service_does_not_move_into_a_pool_that_another_client_has_created() {
+    let files = [
+        address_pool("a", "{blocks: [{cidr: 10.7.0.0/24}]}"),
+        address_pool("b", "{blocks: [{cidr: 10.7.1.0/24}]}"),
+        "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: web}\nspec: {service: default/web, ips: [10.7.1.2]}\n"
+            .to_owned(),
+    ];
+    let before = [
+        operator(0),
+        ours("a", "10.7.0.0/24"),
+        service("web", "10.7.0.2"),
+    ];
+    let after = [&before[..], &[ours("b", "10.7.1.0/25")]].concat();
+    let outcomes = outcomes(&before, &after, &files);
+    assert!(
+        matches!(
+            &outcomes[..],
+            [
+                (Change::AddressPool(_), Outcome::Superseded(_)),
+                (Change::Service(_), Outcome::NotTried)
+            ]
+        ),
+        "{outcomes:?}"
+    );
 }
 
 #[test]

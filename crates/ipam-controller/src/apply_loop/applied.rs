@@ -165,12 +165,10 @@ pub(super) async fn reobserve<C: Cluster>(
             // What the object shows by now, another client has done.
             _ if is_unconfirmed => {
                 *outcome = Outcome::Superseded("the cluster has changed since the plan".to_owned());
+                broken_sequence = broken_sequence.max(approved.sequence());
             }
             _ if shows(&observed, &ChangeDocument::from(&*approved)) => *outcome = Outcome::Applied,
-            _ if approved.sequence() == Sequence::AfterThoseBefore => {
-                broken_sequence = Sequence::AfterThoseBefore
-            }
-            _ => {}
+            _ => broken_sequence = broken_sequence.max(approved.sequence()),
         }
     }
     if let Some(why) = recheck(job, approved_losses, &again, &observed).await {

@@ -70,6 +70,7 @@ pub async fn apply_until_settled<C: Cluster>(
     }
     let approved_losses = lost(&effects(&approved, &observed));
     let due = approved.iter().cloned().enumerate();
+    // A caller that plans again by itself looks at the cluster before each pass.
     let run = match sending.on_conflict {
         OnConflict::Replan => observed.operator_run(),
         OnConflict::Leave => OperatorRun::Assumed,

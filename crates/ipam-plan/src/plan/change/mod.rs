@@ -39,7 +39,7 @@ pub enum Change {
 }
 
 /// The order of a change among others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sequence {
     /// It may be sent together with others.
     Any,
