@@ -4,7 +4,7 @@
 //! Source: `pkg/k8s/apis/cilium.io/v2/bgp_cluster_types.go` and `bgp_peer_types.go` of Cilium 1.19,
 //! `api/v1beta2/bgppeer_types.go` of MetalLB 0.15.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
@@ -19,6 +19,8 @@ use ipam_core::text::joined;
 /// A peer that Cilium can have.
 struct Peer<'v> {
     object: &'v Object<'v>,
+    /// That of its draft. No other peer has it.
+    name: String,
     address: IpAddr,
     local_asn: u64,
     asn: u64,
@@ -55,14 +57,24 @@ pub(super) fn peers(objects: &[Object<'_>], remarks: &mut Vec<Remark>) -> Vec<An
     announcements
 }
 
-/// The peers that can be read, each once: of two for the same session or with one name, the first.
+/// The peers that can be read, each once: of two for the same session, the first. Peers of several
+/// namespaces or of a ConfigMap may have one name; then the later ones have a number, too.
 fn different<'v>(objects: &'v [Object<'v>], remarks: &mut Vec<Remark>) -> Vec<Peer<'v>> {
     let mut peers: Vec<Peer<'_>> = Vec::new();
+    let mut names = BTreeSet::new();
     for object in objects.iter().filter(|object| object.kind == "BGPPeer") {
         match Peer::read(object) {
-            Ok(peer) => match peers.iter().find(|first| first.is_repeated_by(&peer)) {
+            Ok(mut peer) => match peers.iter().find(|first| first.is_repeated_by(&peer)) {
                 Some(first) => remarks.extend(peer.left_out_beside(first)),
-                None => peers.push(peer),
+                None => {
+                    for number in 2.. {
+                        if names.insert(peer.name.clone()) {
+                            break;
+                        }
+                        peer.name = format!("{}-{number}", object.name());
+                    }
+                    peers.push(peer);
+                }
             },
             Err(reason) => remarks.push(Remark::left_out(
                 RemarkName::BgpPeer,
@@ -88,6 +100,7 @@ impl<'v> Peer<'v> {
         };
         Ok(Peer {
             object,
+            name: object.name().to_owned(),
             address,
             local_asn: number("myASN").ok_or("it has no `myASN`")?,
             asn: number("peerASN").ok_or("it has no `peerASN`")?,
@@ -97,15 +110,14 @@ impl<'v> Peer<'v> {
 
     fn is_repeated_by(&self, other: &Peer<'_>) -> bool {
         let session = |peer: &Peer<'_>| (peer.address, peer.local_asn, peer.asn);
-        self.object.name() == other.object.name()
-            || (session(self) == session(other) && self.nodes == other.nodes)
+        session(self) == session(other) && self.nodes == other.nodes
     }
 
     /// A remark if its draft would differ from that of the first peer, which stays.
     fn left_out_beside(&self, first: &Peer<'_>) -> Option<Remark> {
         let spec = |peer: &Peer<'_>| peer.config().object["spec"].take();
         let text = format!(
-            "BGPPeer {} has the same name or session and other settings: only that one has a draft",
+            "BGPPeer {} has the same session and other settings: only that one has a draft",
             first.object.name()
         );
         let remark = Remark::left_out(RemarkName::BgpPeer, self.object.about(), text);
@@ -137,7 +149,7 @@ impl<'v> Peer<'v> {
         }
         let secret = object.spec("passwordSecret")["name"].as_str();
         let has_password = secret.is_some() || !object.spec_text("password").is_empty();
-        let secret = secret.unwrap_or(object.name());
+        let secret = secret.unwrap_or(&self.name);
         if has_password {
             spec.insert("authSecretRef".to_owned(), json!(secret));
         }
@@ -169,7 +181,7 @@ impl<'v> Peer<'v> {
             object: json!({
                 "apiVersion": "cilium.io/v2",
                 "kind": "CiliumBGPPeerConfig",
-                "metadata": {"name": object.name()},
+                "metadata": {"name": self.name},
                 "spec": spec,
             }),
             remarks,
@@ -200,7 +212,7 @@ fn cluster(
     is_divided: bool,
 ) -> Announcement {
     let peer = |peer: &Peer<'_>| {
-        let name = peer.object.name();
+        let name = &peer.name;
         json!({"name": name, "peerASN": peer.asn, "peerAddress": peer.address.to_string(),
             "peerConfigRef": {"name": name}})
     };

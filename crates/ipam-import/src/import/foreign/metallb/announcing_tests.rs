@@ -152,6 +152,21 @@ fn a_peer_that_is_given_twice_becomes_one_draft() {
     assert_eq!(found.announcements, one.announcements);
     assert!(found.remarks[0].text.contains("other settings"));
 
+    // MetalLB's own conversion gives a peer of a ConfigMap this name.
+    let first = object("BGPPeer", "peer1", written("a"));
+    let other = legacy_config(&json!({"peers": [{"my-asn": 64512, "peer-asn": 64513,
+        "peer-address": "172.30.0.99", "node-selectors": [{"match-labels": {"rack": "a"}}]}]}));
+    let both = metallb(&[&[first][..], &other].concat()).announcements;
+    let names = both
+        .iter()
+        .map(|one| one.object["metadata"]["name"].as_str());
+    assert_eq!(
+        names.flatten().collect::<Vec<_>>(),
+        ["peer1", "peer1-2", "metallb"]
+    );
+    let peers = both[2].object["spec"]["bgpInstances"][0]["peers"].as_array();
+    assert_eq!(peers.unwrap()[1]["peerAddress"], "172.30.0.99");
+
     // The top-of-rack routers of two racks may have one address.
     let of_racks = metallb(&[peer, object("BGPPeer", "other", written("b"))]);
     assert_eq!(of_racks.announcements.len(), 4);
