@@ -68,6 +68,9 @@ pub(super) async fn explained(
         Ok(Explanation::Service(_) | Explanation::Sharing(_)) => {
             about_services(&loaded.desired, &observed)
         }
+        Ok(Explanation::Range(ref range)) if range.is_about_services() => {
+            about_services(&loaded.desired, &observed)
+        }
         _ => about_blocks(&loaded.desired, &observed),
     };
     warn(&findings, &loaded, common);

@@ -64,6 +64,18 @@ impl Relation {
     }
 }
 
+impl RangeExplanation {
+    /// Whether every use is of LoadBalancer pools and Services, and so none of nodes.
+    pub fn is_about_services(&self) -> bool {
+        const OF_SERVICES: [&str; 3] = ["CiliumLoadBalancerIPPool", "Service", "ServiceAssignment"];
+        let is_of_services = |one: &Use| {
+            let (kind, _) = one.object.split_once('/').unwrap_or_default();
+            OF_SERVICES.contains(&kind)
+        };
+        !self.uses.is_empty() && self.uses.iter().all(is_of_services)
+    }
+}
+
 struct Search {
     range: Range,
     uses: Vec<Use>,

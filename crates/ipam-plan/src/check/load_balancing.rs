@@ -177,7 +177,7 @@ fn cause_at_upgrade(
     (because.to_owned(), help)
 }
 
-pub(super) fn about_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
+pub(super) fn naming_services(finding: Finding, lost: &[(ServiceName, IpAddr)]) -> Finding {
     finding.about_all(lost.iter().map(|(name, _)| ObjectRef::service(name)))
 }
 
@@ -214,7 +214,7 @@ fn addresses_without_owner(view: &View<'_>) -> Vec<Finding> {
             }
         };
         let finding = Finding::new(Severity::Warning, Rule("addresses-without-owner"), message);
-        let finding = about_services(finding, &lost).seen(seen).causes(causes);
+        let finding = naming_services(finding, &lost).seen(seen).causes(causes);
         finding.help(way_back(&why, &view.outlook.rules))
     };
     by_reason.into_iter().map(finding).collect()

@@ -1,6 +1,6 @@
 //! Addresses that LB-IPAM takes away from Services: now, and when Cilium's operator starts next.
 
-use super::load_balancing::{View, about_services, named};
+use super::load_balancing::{View, named, naming_services};
 use crate::plan::LossTime;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::{Certainty, LbRules, LossReason};
@@ -24,7 +24,7 @@ pub(super) fn now(view: &View<'_>) -> Vec<Finding> {
             named(lost.iter())
         );
         let finding = Finding::new(Severity::Error, Rule("addresses-lost-now"), message);
-        let finding = about_services(finding, lost);
+        let finding = naming_services(finding, lost);
         let finding = finding
             .causes("clients lose these addresses, however often another program writes them");
         Some(finding.help(way_out_now(*why, &view.outlook.rules)))

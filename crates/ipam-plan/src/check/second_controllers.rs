@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::load_balancing::{View, about_services, named};
+use super::load_balancing::{View, named, naming_services};
 use ipam_cilium::lbipam::{LbRules, LbService};
 use ipam_cilium::observed::{Balancer, Observed};
 use ipam_core::model::{Finding, Rule, Severity};
@@ -67,7 +67,7 @@ pub(super) fn of_cluster(view: &View<'_>) -> Vec<Finding> {
             )
         });
         let finding = Finding::new(Severity::Warning, Rule("two-controllers"), message);
-        let finding = about_services(finding, &held);
+        let finding = naming_services(finding, &held);
         let finding = finding.seen(workloads.chain(writer));
         let finding = finding.causes("each overwrites the status that the other one writes, so addresses may change for ever");
         finding.help("stop one of the two programs, or create the Services anew with a `spec.loadBalancerClass` that only one of them serves")
