@@ -1,7 +1,7 @@
 //! Services with addresses of another address manager: their pins, and what a person has to change
 //! on them so that Cilium's LB-IPAM serves them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::object::{Object, Remark, RemarkName};
 use super::{ADDRESS_POOL_LABEL, ForeignAddressPool, ForeignServicePin, listed};
@@ -27,6 +27,36 @@ struct Wanted<'v> {
     requested: BTreeSet<Address>,
 }
 
+/// The namespaces of the Services that hold an address.
+struct Holders<'w>(BTreeMap<Address, BTreeSet<&'w str>>);
+
+impl<'w> Holders<'w> {
+    fn of(services: &'w [Wanted<'_>]) -> Holders<'w> {
+        let mut holders: BTreeMap<Address, BTreeSet<&str>> = BTreeMap::new();
+        for service in services {
+            for address in &service.held {
+                let of_address = holders.entry(*address).or_default();
+                of_address.insert(service.name.namespace());
+            }
+        }
+        Holders(holders)
+    }
+
+    fn are_of_several_namespaces(&self, addresses: &[Address]) -> bool {
+        let mut holders = addresses.iter().filter_map(|one| self.0.get(one));
+        holders.any(|namespaces| namespaces.len() > 1)
+    }
+
+    /// Whether Services hold every address of the pool.
+    fn fill(&self, pool: &ForeignAddressPool) -> bool {
+        let mut ranges = pool.manifest.spec.ranges();
+        ranges.all(|range| {
+            let held = self.0.keys().filter(|one| range.contains(&(**one).into()));
+            u128::try_from(held.count()).is_ok_and(|held| held > range.width())
+        })
+    }
+}
+
 /// A pool, and the Services that it selects.
 struct Selecting<'p> {
     pool: &'p ForeignAddressPool,
@@ -46,24 +76,25 @@ pub(super) fn of_services(
         ranges.map(move |range| (range, place))
     });
     let index = RangeIndex::new(ranges);
-    let mut pins = Vec::new();
-    for service in services
+    let of_type = services
         .iter()
-        .filter(|one| one.spec_text("type") == "LoadBalancer")
-    {
-        let wanted = match Wanted::read(service, annotations) {
-            Ok(wanted) => wanted,
-            Err(remark) => {
-                remarks.push(*remark);
-                continue;
-            }
-        };
+        .filter(|one| one.spec_text("type") == "LoadBalancer");
+    let mut all: Vec<Wanted<'_>> = Vec::new();
+    for service in of_type {
+        match Wanted::read(service, annotations) {
+            Ok(wanted) => all.push(wanted),
+            Err(remark) => remarks.push(*remark),
+        }
+    }
+    let holders = Holders::of(&all);
+    let mut pins = Vec::new();
+    for wanted in &all {
         let pool_of = |address: &Address| {
             let mut pools = index.overlapping(&(*address).into());
             pools.next().map(|(_, place)| &selecting[*place])
         };
-        let requests = wanted.requested_pools(pools, annotations);
-        match wanted.pin(&pool_of, annotations) {
+        let requests = wanted.requested_pools(pools, annotations, &holders);
+        match wanted.pin(&pool_of, annotations, &holders) {
             Ok(mut pin) => {
                 pin.remarks.extend(requests);
                 pins.push(pin);
@@ -135,6 +166,7 @@ impl<'v> Wanted<'v> {
         &self,
         pool_of: &impl Fn(&Address) -> Option<&'p Selecting<'p>>,
         annotations: &Annotations,
+        holders: &Holders<'_>,
     ) -> Result<ForeignServicePin, Option<Box<Remark>>> {
         let wanted = match self.held.is_empty() {
             true => &self.requested,
@@ -153,18 +185,7 @@ impl<'v> Wanted<'v> {
         let mut pools: Vec<&Selecting<'_>> = addresses.iter().filter_map(pool_of).collect();
         pools.dedup_by(|two, one| one.pool.name == two.pool.name);
         remarks.extend(pools.into_iter().filter_map(|pool| self.selected(pool)));
-        let shared = first(self.object, annotations.sharing);
-        let cilium = first(self.object, &SHARING_KEY);
-        if let Some(key) = shared.filter(|key| cilium != Some(key)) {
-            let (namespace, name) = (self.name.namespace(), self.name.name());
-            let key = shell(key);
-            remarks.push(self.to_do(
-                RemarkName::SharingKey,
-                format!(
-                    "it shares its address. Run `kubectl annotate service --namespace {namespace} {name} lbipam.cilium.io/sharing-key={key}`. To share with other namespaces, add lbipam.cilium.io/sharing-cross-namespace='*'"
-                ),
-            ));
-        }
+        remarks.extend(self.shares(&addresses, annotations, holders));
         let class = self.object.spec_text("loadBalancerClass");
         if !class.is_empty() && !class.starts_with("io.cilium/") {
             remarks.push(self.to_do(
@@ -181,11 +202,41 @@ impl<'v> Wanted<'v> {
         })
     }
 
+    /// A remark, if it lacks annotations by which Cilium lets it share its addresses.
+    fn shares(
+        &self,
+        addresses: &[Address],
+        annotations: &Annotations,
+        holders: &Holders<'_>,
+    ) -> Option<Remark> {
+        let key = first(self.object, annotations.sharing)?;
+        let mut missing = Vec::new();
+        if first(self.object, &SHARING_KEY) != Some(key) {
+            missing.push(format!("{}={}", SHARING_KEY[0], shell(key)));
+        }
+        if holders.are_of_several_namespaces(addresses)
+            && first(self.object, &SHARING_NAMESPACES).is_none()
+        {
+            missing.push(format!("{}='*'", SHARING_NAMESPACES[0]));
+        }
+        if missing.is_empty() {
+            return None;
+        }
+        let text = format!(
+            "it shares its address. Run `kubectl annotate service --namespace {} {} {}`",
+            self.name.namespace(),
+            self.name.name(),
+            missing.join(" ")
+        );
+        Some(self.to_do(RemarkName::SharingKey, text))
+    }
+
     /// A remark for each pool that the Service requests by an annotation, which Cilium does not read.
     fn requested_pools(
         &self,
         pools: &[ForeignAddressPool],
         annotations: &Annotations,
+        holders: &Holders<'_>,
     ) -> Vec<Remark> {
         let keys = annotations.pools.iter();
         let requested = keys.filter_map(|key| self.object.annotation(key));
@@ -196,6 +247,13 @@ impl<'v> Wanted<'v> {
                 RemarkName::PoolRequested,
                 format!(
                     "it requests the pool `{name}`, which is not imported: Cilium would give a new address of any pool that selects the Service"
+                ),
+            ),
+            Some(pool) if self.held.is_empty() && holders.fill(pool) => self.to_do(
+                RemarkName::PoolRequested,
+                format!(
+                    "it requests the pool `{}`, which is full, by an annotation, which Cilium does not read: Cilium gives it an address of another pool that selects it. Set `type: ClusterIP`, or add addresses to the pool",
+                    pool.name
                 ),
             ),
             Some(pool) if self.held.is_empty() && self.requested.is_empty() => self.to_do(
@@ -218,13 +276,17 @@ impl<'v> Wanted<'v> {
     }
 
     fn is_outside(&self, addresses: Vec<Address>) -> Remark {
-        self.left_out(
-            RemarkName::AddressOutsidePools,
-            format!(
-                "no imported pool has {}: it is not pinned, and Cilium does not give it",
-                listed(addresses)
-            ),
-        )
+        let is_read = !self.object.spec_text("loadBalancerIP").is_empty()
+            || first(self.object, &REQUESTS).is_some();
+        let effect = match self.held.is_empty() && !is_read {
+            true => {
+                "Cilium gives it another address of any pool that selects it. To let it wait, request the address by the annotation `lbipam.cilium.io/ips`"
+            }
+            false => "Cilium does not give it",
+        };
+        let addresses = listed(addresses);
+        let text = format!("no imported pool has {addresses}: it is not pinned, and {effect}");
+        self.left_out(RemarkName::AddressOutsidePools, text)
     }
 
     fn origin(&self, addresses: &[Address]) -> Remark {
@@ -291,6 +353,15 @@ impl<'v> Wanted<'v> {
 fn first<'v>(object: &Object<'v>, keys: &[&str]) -> Option<&'v str> {
     keys.iter().find_map(|key| object.annotation(key))
 }
+
+/// Annotations of Cilium with requested addresses, the effective one first.
+const REQUESTS: [&str; 2] = ["lbipam.cilium.io/ips", "io.cilium/lb-ipam-ips"];
+
+/// Annotations of Cilium with the namespaces that may share an address, the effective one first.
+const SHARING_NAMESPACES: [&str; 2] = [
+    "lbipam.cilium.io/sharing-cross-namespace",
+    "io.cilium/lb-ipam-sharing-cross-namespace",
+];
 
 /// Annotations of Cilium with the sharing key, the effective one first.
 const SHARING_KEY: [&str; 2] = [

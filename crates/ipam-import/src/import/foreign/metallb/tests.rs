@@ -183,6 +183,46 @@ fn a_shared_address_with_the_key_of_cilium_needs_nothing() {
 }
 
 #[test]
+fn services_of_several_namespaces_share_by_two_annotations() {
+    let texts = |namespace: &str| {
+        let key = json!({"metallb.io/allow-shared-ip": "k"});
+        let mut other = service("other", "192.0.2.9", key.clone());
+        other["metadata"]["namespace"] = json!(namespace);
+        let pool = object("IPAddressPool", "p", json!({"addresses": ["192.0.2.0/24"]}));
+        let found = metallb(&[pool, service("shared", "192.0.2.9", key), other]);
+        let texts = found.all_remarks().map(|remark| remark.text.clone());
+        texts.collect::<Vec<_>>().join("\n")
+    };
+    let command = "shop shared lbipam.cilium.io/sharing-key=k";
+    assert!(texts("shop").contains(&format!("{command}`")));
+    let with_namespaces = format!("{command} lbipam.cilium.io/sharing-cross-namespace='*'`");
+    assert!(texts("edge").contains(&with_namespaces));
+}
+
+#[test]
+fn what_cilium_does_to_a_service_that_waits() {
+    let waits = |annotations: Value| {
+        let mut waiting = service("waits", "", annotations);
+        waiting["status"] = json!({});
+        let pool = object("IPAddressPool", "p", json!({"addresses": ["192.0.2.9/32"]}));
+        let found = metallb(&[pool, service("web", "192.0.2.9", json!({})), waiting]);
+        found.remarks.iter().map(|one| one.text.clone()).collect()
+    };
+    let texts: Vec<String> = waits(json!({"metallb.io/loadBalancerIPs": "10.9.9.9"}));
+    assert!(
+        texts[0].contains("Cilium gives it another address"),
+        "{texts:?}"
+    );
+    assert!(texts[0].contains("`lbipam.cilium.io/ips`"), "{texts:?}");
+    let request =
+        json!({"metallb.io/loadBalancerIPs": "10.9.9.9", "lbipam.cilium.io/ips": "10.9.9.9"});
+    assert!(waits(request)[0].contains("Cilium does not give it"));
+    let texts: Vec<String> = waits(json!({"metallb.io/address-pool": "p"}));
+    assert!(texts[0].contains("which is full"), "{texts:?}");
+    assert!(!texts[0].contains("pin it"), "{texts:?}");
+}
+
+#[test]
 fn addresses_that_end_in_0_or_255_are_left_out() {
     let pool = |addresses: &str| {
         let spec = json!({"addresses": [addresses], "avoidBuggyIPs": true});
