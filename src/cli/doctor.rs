@@ -16,6 +16,7 @@ use ipam_controller::{Loaded, Scope, load};
 use ipam_core::model::{CiliumVersion, Finding, IpamMode, Severity};
 use ipam_desired::Desired;
 use ipam_doctor::doctor::{RouteDump, conclusions, examine};
+use ipam_plan::check::files_in_cluster;
 
 /// Find problems of the cluster: which address is in use, who announces it, and what will break.
 /// Writes nothing.
@@ -131,11 +132,11 @@ pub(super) async fn examined(
             .await;
     }
     let mut findings = examine(desired, &observed, ribs);
-    findings.extend(
-        loaded
-            .into_iter()
-            .flat_map(|loaded| loaded.findings.clone()),
-    );
+    let of_files = loaded.map_or_else(Vec::new, |loaded| loaded.findings.clone());
+    findings.extend(match desired {
+        Some(desired) => files_in_cluster(of_files, desired, &observed),
+        None => of_files,
+    });
     findings.sort();
     findings.dedup();
     Ok((observed, findings))

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::files::unusable;
-use ipam_cilium::lbipam::{LbService, ServedHostname};
+use ipam_cilium::lbipam::{LbService, ServedHostname, sharing_obstacles};
 use ipam_cilium::observed::{Observed, OperatorRun};
 use ipam_core::model::{Finding, ObjectRef, Rule, Severity, count};
 use ipam_core::net::{RangeIndex, covers, merge, overlapping_pairs};
@@ -116,35 +116,70 @@ pub(super) fn unusable_addresses(desired: &Desired) -> Vec<Finding> {
     ranges(desired).into_iter().filter_map(finding).collect()
 }
 
-/// Two Services may share an address. Only the cluster shows whether these do.
+/// Two Services may share an address. Only the cluster shows whether these do: see [`unless_shared`].
 pub(super) fn addresses_pinned_twice(desired: &Desired) -> Vec<Finding> {
-    let mut pinned: BTreeMap<IpAddr, Vec<(&ServicePin, &PinnedAddress)>> = BTreeMap::new();
-    for pin in desired.service_pins.values() {
-        pin.addresses().iter().for_each(|address| {
-            pinned
-                .entry(address.address)
-                .or_default()
-                .push((pin, address))
-        });
-    }
-    let finding = |(address, pins): (IpAddr, Vec<(&ServicePin, &PinnedAddress)>)| {
-        let [(first, first_at), (second, second_at), ..] = pins[..] else {
-            return None;
-        };
-        let message = format!(
-            "{address} is pinned for Services `{}` and `{}`",
-            first.service, second.service
-        );
-        let finding = Finding::new(Severity::Warning, Rule("address-pinned-twice"), message);
-        let finding = finding.about(ObjectRef::service(&second.service));
-        let finding = finding
-            .at(&second_at.origin, "pinned again")
-            .and(&first_at.origin, "pinned here");
-        Some(finding.help(
-            "they must share it (the same sharing key, other ports), or the later one is blocked",
-        ))
+    let pinned = pins_by_address(desired).into_iter();
+    pinned
+        .filter_map(|(address, pins)| pinned_twice(address, &pins))
+        .collect()
+}
+
+/// Leaves out findings about addresses that the Services of all their pins may share.
+pub(super) fn unless_shared(
+    findings: Vec<Finding>,
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<Finding> {
+    let rules = observed.lb_rules();
+    let may_share = |(one, _): &Pinned<'_>, (other, _): &Pinned<'_>| {
+        let services = [one, other].map(|pin| observed.services.get(&pin.service));
+        matches!(services, [Some(one), Some(other)]
+            if sharing_obstacles(one, other, &rules).is_empty())
     };
-    pinned.into_iter().filter_map(finding).collect()
+    let is_shared = |pins: &[Pinned<'_>]| {
+        let mut pairs = pins.iter().enumerate();
+        pairs.all(|(place, one)| pins[..place].iter().all(|other| may_share(one, other)))
+    };
+    let pinned = pins_by_address(desired).into_iter();
+    let shared: Vec<Finding> = pinned
+        .filter(|(_, pins)| is_shared(pins))
+        .filter_map(|(address, pins)| pinned_twice(address, &pins))
+        .collect();
+    let findings = findings.into_iter();
+    findings
+        .filter(|finding| !shared.contains(finding))
+        .collect()
+}
+
+type Pinned<'d> = (&'d ServicePin, &'d PinnedAddress);
+
+fn pins_by_address(desired: &Desired) -> BTreeMap<IpAddr, Vec<Pinned<'_>>> {
+    let mut pinned: BTreeMap<IpAddr, Vec<Pinned<'_>>> = BTreeMap::new();
+    for pin in desired.service_pins.values() {
+        for address in pin.addresses() {
+            let of_address = pinned.entry(address.address).or_default();
+            of_address.push((pin, address));
+        }
+    }
+    pinned
+}
+
+fn pinned_twice(address: IpAddr, pins: &[Pinned<'_>]) -> Option<Finding> {
+    let [(first, first_at), (second, second_at), ..] = pins else {
+        return None;
+    };
+    let message = format!(
+        "{address} is pinned for Services `{}` and `{}`",
+        first.service, second.service
+    );
+    let finding = Finding::new(Severity::Warning, Rule("address-pinned-twice"), message);
+    let finding = finding.about(ObjectRef::service(&second.service));
+    let finding = finding
+        .at(&second_at.origin, "pinned again")
+        .and(&first_at.origin, "pinned here");
+    Some(finding.help(
+        "they must share it (the same sharing key, other ports), or the later one is blocked",
+    ))
 }
 
 /// Limit of the Services that the message names; more are counted.

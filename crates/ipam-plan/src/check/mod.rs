@@ -57,6 +57,15 @@ pub fn files(desired: &Desired) -> Vec<Finding> {
     findings
 }
 
+/// The findings about the files that hold in this cluster.
+pub fn files_in_cluster(
+    findings: Vec<Finding>,
+    desired: &Desired,
+    observed: &Observed,
+) -> Vec<Finding> {
+    address_pools::unless_shared(findings, desired, observed)
+}
+
 /// Advice on the files, for `validate` and `doctor`. Plans leave it out, because nearly every plan
 /// would have some.
 pub fn advice(desired: &Desired) -> Vec<Finding> {

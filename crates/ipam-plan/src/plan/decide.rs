@@ -24,7 +24,7 @@ use ipam_desired::Desired;
 pub fn plan(desired: &Desired, observed: &Observed, file_findings: Vec<Finding>) -> Plan {
     let claims = observed.live_claims(desired.policy.quarantine);
     let mut planner = Planner::new(desired, observed, &claims);
-    planner.plan.findings = file_findings;
+    planner.plan.findings = check::files_in_cluster(file_findings, desired, observed);
     planner
         .plan
         .findings
