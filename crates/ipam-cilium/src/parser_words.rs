@@ -125,9 +125,11 @@ fn of_parser(kind: &ErrorKind) -> (&'static str, &'static str) {
     }
 }
 
-/// A message of serde about one value in plain words.
+/// A message of serde about one value in plain words, without any text of the value: it may be secret.
 pub fn in_plain_words(why: &str) -> String {
-    let (why, place) = match why.rsplit_once(" at line ") {
+    let is_place =
+        |(_, place): &(&str, &str)| place.replacen(" column ", "", 1).parse::<u64>().is_ok();
+    let (why, place) = match why.rsplit_once(" at line ").filter(is_place) {
         Some((why, place)) => (
             why,
             format!(
@@ -144,6 +146,7 @@ pub fn in_plain_words(why: &str) -> String {
             format!("{} instead of {}", found_words(found), wanted_words(wanted))
         }
         None => match why.split_once(" field ") {
+            _ if why.starts_with("unknown variant ") => "an unknown word".to_owned(),
             Some(("missing", field)) => format!("{field} is missing"),
             Some(("duplicate", field)) => format!("{field} is written twice"),
             _ => why.to_owned(),
@@ -157,7 +160,7 @@ fn found_words(found: &str) -> String {
         _ if found == "null" || found == "unit value" => "no value".to_owned(),
         _ if found == "sequence" => "a list".to_owned(),
         _ if found == "map" => "a mapping".to_owned(),
-        Some(("string", text)) => format!("the text {text}"),
+        Some(("string", _)) => "text".to_owned(),
         Some(("integer", number)) => format!("the number {number}"),
         Some(("floating", point)) => point.replacen("point", "the number", 1),
         Some(("boolean", value)) => value.to_owned(),
@@ -186,7 +189,7 @@ mod tests {
         for (why, words) in [
             (
                 "invalid type: string \"x\", expected struct ItemMetadata at line 1 column 63",
-                "the text \"x\" instead of a mapping, at line 1, column 63 of the object",
+                "text instead of a mapping, at line 1, column 63 of the object",
             ),
             (
                 "invalid type: floating point `1.5`, expected u32",
@@ -200,6 +203,11 @@ mod tests {
                 "invalid type: map, expected a sequence",
                 "a mapping instead of a list",
             ),
+            (
+                "invalid value: string \"a field at line secret, expected x\", expected a map",
+                "text instead of a mapping",
+            ),
+            ("unknown variant `secret`, expected `A`", "an unknown word"),
             ("missing field `ipam`", "`ipam` is missing"),
             ("duplicate field `ipam`", "`ipam` is written twice"),
             ("its name is too long", "its name is too long"),

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::announced::METAL_LB_FAMILIES;
 use super::load_balancing::SERVICE_ANNOTATIONS;
-use super::view::{ConfigMapView, nullable};
+use super::view::{ConfigMapView, nullable, yaml_of_key};
 use super::{L2Policy, Node, Observed, PeeringPolicy, setting_key};
 use crate::behaviours;
 use crate::lbipam::{BGP_CLASS, LbService, WrittenRequirement, WrittenSelector};
@@ -260,10 +260,7 @@ impl SelectorView {
 }
 
 fn parse(text: &str) -> Result<ConfigView, serde_json::Error> {
-    // An empty document is null.
-    let parsed = serde_yaml::from_str::<Option<ConfigView>>(text);
-    let parsed = parsed.map_err(|error| serde::de::Error::custom(error.to_string()))?;
-    Ok(parsed.unwrap_or_default())
+    yaml_of_key(CONFIG_KEY, text)
 }
 
 impl SpeakerPeers {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::controller_process::{ALLOCATE, CommandLine, ranges_flag, ranges_of};
 use super::go;
-use super::view::nullable;
+use super::view::{nullable, yaml_of_key};
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize, Family, Range};
 
@@ -105,9 +105,7 @@ impl ClusterCidrs {
     /// By the configuration from which kubeadm made the flags. An extra argument replaces the flag that
     /// kubeadm writes itself (`cmd/kubeadm/app/phases/controlplane/manifests.go` @ 1.36).
     pub(super) fn of_kubeadm(text: &str) -> Result<ClusterCidrs, serde_json::Error> {
-        let parsed = serde_yaml::from_str::<Option<KubeadmView>>(text);
-        let parsed = parsed.map_err(|error| serde::de::Error::custom(error.to_string()))?;
-        let view = parsed.unwrap_or_default();
+        let view: KubeadmView = yaml_of_key(KUBEADM_KEY, text)?;
         let of_subnet = [(CLUSTER_CIDR.to_owned(), view.networking.pod_subnet)];
         let mut flags = BTreeMap::from(of_subnet);
         match view.controller_manager.extra_args {

@@ -385,7 +385,12 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::super::announced_services::CONFIG_KEY;
     use super::*;
+    use crate::observed::ObservedKind;
 
     fn config(namespace: &str) -> ConfigMapView {
         let text = format!(r#"{{"metadata":{{"namespace":"{namespace}"}},"data":{{}}}}"#);
@@ -399,6 +404,34 @@ mod tests {
             versions: Vec::new(),
             agent_arguments: BTreeMap::new(),
             resolver_arguments: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn an_unreadable_configuration_is_not_quoted() {
+        let kinds = [
+            (ObservedKind::KubeadmConfig, KUBEADM_KEY),
+            (ObservedKind::SpeakerConfig, CONFIG_KEY),
+        ];
+        for (kind, key) in kinds {
+            for text in [
+                "peers: hidden",
+                "controllerManager: hidden",
+                "networking: {podSubnet: {}}\npeers: [{password: hidden, peer-address: []}]",
+                "password: hidden\nb: [1",
+                "password: hidden\n\tb: 1",
+                "hidden: 1\nhidden: 2",
+                "hidden",
+            ] {
+                let object = json!({"metadata": {"name": "c"}, "data": {key: text}});
+                let mut reader = Reader::default();
+                reader.object(kind, &object.to_string()).unwrap();
+                let observed = reader.finish(Timestamp::UNIX_EPOCH);
+                if let Some(spot) = observed.blind_spot(kind) {
+                    assert!(!spot.why.contains("hidden"), "{}", spot.why);
+                    assert!(spot.why.contains("cannot be read"), "{}", spot.why);
+                }
+            }
         }
     }
 

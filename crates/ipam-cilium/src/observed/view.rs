@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
+use serde_yaml::Location;
 
 use super::{ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6};
 use ipam_core::model::Labels;
@@ -15,6 +16,22 @@ pub(super) fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>
     deserializer: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+/// The YAML in a key of a ConfigMap. It may hold secrets, so the error has no text of it.
+pub(super) fn yaml_of_key<T: Default + DeserializeOwned>(
+    key: &str,
+    text: &str,
+) -> Result<T, serde_json::Error> {
+    // An empty document is null.
+    let parsed = serde_yaml::from_str::<Option<T>>(text);
+    let parsed = parsed.map_err(|error| {
+        let place = error.location().filter(|at| *at != Location::UNKNOWN);
+        let place = place.map(|at| format!(" (line {}, column {})", at.line(), at.column()));
+        let place = place.unwrap_or_default();
+        serde_json::Error::custom(format!("its `{key}` cannot be read{place}"))
+    });
+    Ok(parsed?.unwrap_or_default())
 }
 
 #[derive(Deserialize)]
