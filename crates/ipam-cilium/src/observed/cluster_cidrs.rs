@@ -6,15 +6,24 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::controller_process::{ALLOCATE, CommandLine, ranges_flag, ranges_of};
-use super::go;
+use super::controller_process::{ALLOCATE, AllocatorStatus, CommandLine, ranges_flag, ranges_of};
 use super::view::{nullable, yaml_of_key};
 use ipam_core::model::PerFamily;
 use ipam_core::net::{Block, BlockSize, Family, Range};
 
+/// Where the ranges of a controller are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CidrSource {
+    /// `--cluster-cidr`.
+    Flags,
+    /// `podSubnet` of the ConfigMap `kubeadm-config`.
+    Kubeadm,
+}
+
 /// The visible part of `--cluster-cidr` of a controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClusterCidrs {
+    pub source: CidrSource,
     pub ranges: Vec<Range>,
     /// Of each range it cuts blocks of this size. None if that is not visible, or if it takes blocks
     /// from a cloud.
@@ -89,6 +98,7 @@ impl Default for ExtraArgs {
 
 impl ClusterCidrs {
     pub(super) const NONE: ClusterCidrs = ClusterCidrs {
+        source: CidrSource::Flags,
         ranges: Vec::new(),
         block_sizes: PerFamily::NONE,
     };
@@ -97,6 +107,7 @@ impl ClusterCidrs {
     pub(super) fn of(lines: &[CommandLine]) -> ClusterCidrs {
         let ranges = ranges_of(lines, CLUSTER_CIDR);
         ClusterCidrs {
+            source: CidrSource::Flags,
             block_sizes: block_sizes(lines, &ranges),
             ranges,
         }
@@ -106,8 +117,12 @@ impl ClusterCidrs {
     /// kubeadm writes itself (`cmd/kubeadm/app/phases/controlplane/manifests.go` @ 1.36).
     pub(super) fn of_kubeadm(text: &str) -> Result<ClusterCidrs, serde_json::Error> {
         let view: KubeadmView = yaml_of_key(KUBEADM_KEY, text)?;
-        let of_subnet = [(CLUSTER_CIDR.to_owned(), view.networking.pod_subnet)];
-        let mut flags = BTreeMap::from(of_subnet);
+        let subnet = view.networking.pod_subnet;
+        let mut flags = BTreeMap::new();
+        if !subnet.is_empty() {
+            flags.insert(ALLOCATE.to_owned(), "true".to_owned());
+            flags.insert(CLUSTER_CIDR.to_owned(), subnet);
+        }
         match view.controller_manager.extra_args {
             ExtraArgs::Map(map) => flags.extend(map),
             ExtraArgs::List(list) => {
@@ -116,10 +131,13 @@ impl ClusterCidrs {
         }
         let word = |(name, value)| format!("--{name}={value}");
         let line = CommandLine::new(flags.iter().map(word).collect());
-        if line.flag(ALLOCATE).and_then(go::boolean) == Some(false) {
-            return Ok(ClusterCidrs::NONE);
-        }
-        Ok(ClusterCidrs::of(&[line]))
+        Ok(match line.allocation() {
+            Some(AllocatorStatus::Active) => ClusterCidrs {
+                source: CidrSource::Kubeadm,
+                ..ClusterCidrs::of(&[line])
+            },
+            _ => ClusterCidrs::NONE,
+        })
     }
 
     /// By the annotation [`K3S_ARGUMENTS`] of a server's Node; `None` for an agent. Without
@@ -191,7 +209,10 @@ pub(super) fn slim_kubeadm(text: &str) -> String {
         let (name, value) = word.strip_prefix("--")?.split_once('=')?;
         Some((name.to_owned(), Value::from(value)))
     });
-    let flags: serde_json::Map<String, Value> = flags.collect();
+    let mut flags: serde_json::Map<String, Value> = flags.collect();
+    if found.source == CidrSource::Kubeadm {
+        flags.insert(ALLOCATE.to_owned(), "true".into());
+    }
     serde_json::json!({"controllerManager": {"extraArgs": flags}}).to_string()
 }
 
@@ -312,8 +333,17 @@ mod tests {
                 "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: [{name: allocate-node-cidrs, value: 'false'}]}",
                 "",
             ),
-            ("networking: {}\ncontrollerManager:\n", "24 64"),
-            ("", "24 64"),
+            (
+                "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: {controllers: '*,-nodeipam'}}",
+                "",
+            ),
+            (
+                "controllerManager: {extraArgs: {allocate-node-cidrs: 'true', cluster-cidr: 10.1.0.0/16}}",
+                "10.1.0.0/16 24 64",
+            ),
+            // kubeadm passes no range.
+            ("networking: {}\ncontrollerManager:\n", ""),
+            ("", ""),
         ] {
             let read = |text: &str| ClusterCidrs::of_kubeadm(text).unwrap();
             assert_eq!(shown(&read(text)), expected, "{text}");

@@ -167,7 +167,7 @@ impl CommandLine {
     }
 
     /// What its flags say of the node-ipam controller; `None` if they say nothing.
-    fn allocation(&self) -> Option<AllocatorStatus> {
+    pub(super) fn allocation(&self) -> Option<AllocatorStatus> {
         let value = self.flag(ALLOCATE)?;
         Some(match go::boolean(value) {
             _ if self.leaves_out(&["nodeipam", "node-ipam-controller"]) => {

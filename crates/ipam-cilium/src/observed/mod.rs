@@ -65,7 +65,7 @@ pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
 pub use claimed::{StoredClaims, UnfinishedMigration};
-pub use cluster_cidrs::ClusterCidrs;
+pub use cluster_cidrs::{CidrSource, ClusterCidrs};
 pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
 pub use distribution::Distribution;
 pub use holding::{Holding, HoldingField, Reading, blocks_shown, family_of_annotation};

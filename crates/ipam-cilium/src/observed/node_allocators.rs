@@ -4,16 +4,18 @@
 //! It never decides whether an allocator blocks a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
-use super::cluster_cidrs::ClusterCidrs;
+use super::cluster_cidrs::{CidrSource, ClusterCidrs};
 use super::controller_process::{
     AllocatorStatus, CloudRoutes, ControllerProcess, ControllerProgram, named_in,
 };
 use super::distribution::{Distribution, switch_off};
+use super::kind::KUBEADM_CONFIG_NAME;
 use super::{FIELD_MANAGER, HoldingField, Node, Observed};
 use ipam_core::model::NodeName;
-use ipam_core::net::Range;
+use ipam_core::net::{Block, Range};
 
 /// A program that may assign `spec.podCIDRs` of Nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,9 +31,48 @@ pub struct Allocator {
     pub routes: CloudRoutes,
     /// How an administrator switches it off.
     pub switch_off: String,
+    /// The Pod or DaemonSet that runs it; `None` if none is visible.
+    pub object: Option<String>,
 }
 
 impl Allocator {
+    /// The setting that has its ranges, and where that is written.
+    fn setting_and_place(&self) -> (&'static str, String) {
+        match self.cluster_cidrs.source {
+            CidrSource::Flags => ("--cluster-cidr", self.name.escape_debug().to_string()),
+            CidrSource::Kubeadm => (
+                "`podSubnet`",
+                format!("the ConfigMap `{KUBEADM_CONFIG_NAME}`"),
+            ),
+        }
+    }
+
+    /// The setting that has its ranges, in words.
+    pub fn range_setting(&self) -> String {
+        let (setting, place) = self.setting_and_place();
+        format!("{setting} of {place}")
+    }
+
+    /// The same with these of its ranges.
+    pub fn setting_of(&self, ranges: impl fmt::Display) -> String {
+        let (setting, place) = self.setting_and_place();
+        format!("{setting} {ranges} of {place}")
+    }
+
+    /// What to change for other ranges, in words.
+    pub fn setting_to_change(&self) -> String {
+        let setting = self.range_setting();
+        match self.cluster_cidrs.source {
+            CidrSource::Flags => setting,
+            CidrSource::Kubeadm => {
+                format!(
+                    "{setting} and --cluster-cidr of {}",
+                    self.name.escape_debug()
+                )
+            }
+        }
+    }
+
     /// Whether it is kube-controller-manager, or an allocator such as k3s that may contain it.
     pub fn is_manager(&self) -> bool {
         match self.name.parse() {
@@ -89,7 +130,7 @@ impl Observed {
 }
 
 /// The allocators of a cluster, sorted by name. The ranges of kubeadm's configuration count only for a
-/// kube-controller-manager whose process is not visible: they may be older than its flags.
+/// kube-controller-manager whose process is not visible.
 pub(super) fn allocators(
     nodes: &BTreeMap<NodeName, Arc<Node>>,
     mut processes: Vec<ControllerProcess>,
@@ -112,24 +153,38 @@ pub(super) fn allocators(
         let allocator = hidden_manager(hidden);
         found.insert(allocator.name.clone(), allocator);
     }
-    let server = nodes
-        .values()
-        .find_map(|node| node.cluster_cidrs.as_deref());
-    let k3s = Distribution::K3s.embedding_process();
-    if let (Some(server), Some(allocator)) = (server, k3s.and_then(|name| found.get_mut(name))) {
-        allocator.cluster_cidrs = server.clone();
-    }
+    add_k3s_ranges(&mut found, nodes);
     let manager = ControllerProgram::KubeControllerManager;
-    let is_seen = processes.iter().any(|process| process.program == manager);
-    if let (Some(kubeadm), Some(allocator), false) =
-        (kubeadm, found.get_mut(manager.as_str()), is_seen)
+    if let Some(kubeadm) = kubeadm.filter(|cidrs| is_current(cidrs, nodes))
+        && let Some(allocator) = found.get_mut(manager.as_str())
+        && allocator.object.is_none()
     {
-        if !kubeadm.ranges.is_empty() {
-            allocator.evidence += "; the ConfigMap `kubeadm-config` has its ranges";
-        }
         allocator.cluster_cidrs = kubeadm;
     }
     found.into_values().map(Arc::new).collect()
+}
+
+fn add_k3s_ranges(found: &mut BTreeMap<String, Allocator>, nodes: &BTreeMap<NodeName, Arc<Node>>) {
+    let mut servers = nodes
+        .values()
+        .filter_map(|node| node.cluster_cidrs.as_deref());
+    let k3s = Distribution::K3s.embedding_process();
+    if let (Some(server), Some(allocator)) =
+        (servers.next(), k3s.and_then(|name| found.get_mut(name)))
+    {
+        allocator.cluster_cidrs = server.clone();
+    }
+}
+
+/// Whether the ranges of kubeadm's configuration have the blocks of all Nodes. Otherwise, they are
+/// older than the flags.
+fn is_current(kubeadm: &ClusterCidrs, nodes: &BTreeMap<NodeName, Arc<Node>>) -> bool {
+    let mut blocks = nodes.values().flat_map(|node| node.spec.iter());
+    let contains = |block: &Block| {
+        let mut ranges = kubeadm.ranges.iter();
+        ranges.any(|range| range.contains(&block.range()))
+    };
+    blocks.all(contains)
 }
 
 /// The Service CIDRs by flags, for Kubernetes before 1.33, which has no ServiceCIDRs by default.
@@ -199,6 +254,7 @@ fn unproven(name: &str, distribution: Option<Distribution>) -> Allocator {
         cluster_cidrs: ClusterCidrs::NONE,
         routes: CloudRoutes::Off,
         switch_off: switch_off(distribution, name),
+        object: None,
     }
 }
 
@@ -229,6 +285,7 @@ fn of_processes(
         evidence: format!("{what} (kube-system/{})", leader.object.escape_debug()),
         cluster_cidrs,
         routes: processes.iter().map(|process| process.routes).max()?,
+        object: Some(leader.object.clone()),
         ..unproven(name, distribution)
     })
 }

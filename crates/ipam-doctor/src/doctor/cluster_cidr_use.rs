@@ -101,17 +101,17 @@ impl<'o> RangeUse<'o> {
         let RangeUse {
             allocator, range, ..
         } = self;
-        let (name, mask) = (allocator.name.escape_debug(), self.size.prefix_len());
+        let setting = allocator.setting_of(range);
+        let mask = self.size.prefix_len();
         match self.room {
             Room::Blocks { total, .. } => {
                 let noun = if total == 1 { "node" } else { "nodes" };
                 let total = grouped_digits(total);
-                format!(
-                    "--cluster-cidr {range} of {name} has room for {total} {noun} with node mask {mask}"
-                )
+                format!("{setting} has room for {total} {noun} with node mask {mask}")
             }
             Room::Refused(why) => format!(
-                "{name} does not start with --cluster-cidr {range} and node mask {mask}: {why}"
+                "{setting} and node mask {mask} keep {} from starting: {why}",
+                allocator.name.escape_debug()
             ),
         }
     }
@@ -125,8 +125,8 @@ impl<'o> RangeUse<'o> {
         [
             described(self.allocator),
             format!(
-                "--cluster-cidr {} in blocks of /{}: {} a block of it ({holders})",
-                self.range,
+                "{} in blocks of /{}: {} a block of it ({holders})",
+                self.allocator.setting_of(self.range),
                 self.size.prefix_len(),
                 match self.holders.len() {
                     1 => "1 node has".to_owned(),
@@ -144,13 +144,13 @@ impl<'o> RangeUse<'o> {
             Family::Ipv4 => "--node-cidr-mask-size-ipv4",
             Family::Ipv6 => "--node-cidr-mask-size-ipv6",
         };
-        let name = allocator.name.escape_debug();
+        let setting = allocator.setting_to_change();
         match self.room {
             Room::Blocks { .. } => format!(
-                "widen --cluster-cidr of {name} to a CIDR that contains {range} and that nothing else uses, or set a longer {flag}. To assign blocks of other CIDRs with `cilium-ipam`: {}",
+                "widen {setting} to a CIDR that contains {range} and that nothing else uses, or set a longer {flag}. To assign blocks of other CIDRs with `cilium-ipam`: {}",
                 fix(allocator)
             ),
-            Room::Refused(_) => format!("correct --cluster-cidr or {flag} of {name}"),
+            Room::Refused(_) => format!("correct {flag}, or {setting}"),
         }
     }
 
@@ -162,8 +162,8 @@ impl<'o> RangeUse<'o> {
         is_nearly_full(used, total).then_some(())?;
         let [left, total] = [total - used.min(total), total].map(grouped_digits);
         let message = format!(
-            "--cluster-cidr of {} has {left} of {total} {} blocks left",
-            self.allocator.name.escape_debug(),
+            "{} has {left} of {total} {} blocks left",
+            self.allocator.range_setting(),
             self.range.family()
         );
         let finding = finding(Severity::Warning, "cluster-cidr-nearly-exhausted", message);

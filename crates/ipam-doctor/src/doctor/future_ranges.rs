@@ -193,7 +193,7 @@ fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
         Some(Supply {
             range: *range,
             size: *sizes.get(range.family())?,
-            source: format!("--cluster-cidr of {}", allocator.name),
+            source: allocator.range_setting(),
             object: None,
             help: "before it is reached, run the controller with --allocate-node-cidrs=false and let `cilium-ipam` assign the blocks",
         })

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use ipam_cilium::observed::{
-    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, CiliumNode,
-    ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, PodAddresses, setting_key,
+    Allocator, AllocatorProof, AllocatorStatus, AnnotationReads, BgpSpeaker, CidrSource,
+    CiliumNode, ControllerProgram, Evidence, ModeSeen, Observed, ObservedKind, PodAddresses,
+    setting_key,
 };
 use ipam_core::model::{IpamMode, NodeName, count};
 use ipam_core::text::joined;
@@ -292,6 +293,14 @@ fn announced_nodes(observed: &Observed) -> String {
     joined(all.into_iter().chain(missing), ", ")
 }
 
+/// The setting with the ranges of an allocator, after its name.
+fn setting(allocator: &Allocator, ranges: &str) -> String {
+    match allocator.cluster_cidrs.source {
+        CidrSource::Flags => format!("--cluster-cidr {ranges}"),
+        CidrSource::Kubeadm => allocator.setting_of(ranges),
+    }
+}
+
 /// One conclusion for each program that may assign `spec.podCIDRs`.
 fn allocators(observed: &Observed) -> Vec<Conclusion> {
     let of = |allocator: &Arc<Allocator>| {
@@ -308,7 +317,7 @@ fn allocators(observed: &Observed) -> Vec<Conclusion> {
         let ranges = super::spaced(&allocator.cluster_cidrs.ranges);
         let evidence = match ranges.is_empty() {
             true => allocator.evidence.clone(),
-            false => format!("{}, --cluster-cidr {ranges}", allocator.evidence),
+            false => format!("{}, {}", allocator.evidence, setting(allocator, &ranges)),
         };
         conclusion(allocator.name.clone(), value, evidence, confidence)
     };

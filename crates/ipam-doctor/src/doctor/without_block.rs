@@ -166,7 +166,7 @@ fn in_kubernetes(
         },
         (_, Some(rival), None) => Cause {
             help: format!(
-                "{} and has to assign it: see its log and its --cluster-cidr. For blocks of `cilium-ipam`: {}",
+                "{}, and has to assign it: see its log and its ranges. For blocks of `cilium-ipam`: {}",
                 described(rival),
                 fix(rival)
             ),

@@ -7,7 +7,7 @@ use super::files::pinned_pools;
 use super::releases;
 use crate::allocators::{Holder, overlapping_holders};
 use ipam_cilium::observed::{
-    Allocator, AllocatorProof, ControllerProgram, FamilyUse, ModeSeen, Observed, ObservedKind,
+    Allocator, AllocatorStatus, ControllerProgram, FamilyUse, ModeSeen, Observed, ObservedKind,
     OtherUser, SettingSource, range_setting,
 };
 use ipam_core::model::{
@@ -256,12 +256,28 @@ pub(super) fn unreadable_range_settings(_: &Desired, observed: &Observed) -> Vec
 /// Whether only the configuration of kubeadm may tell the ranges of an allocator.
 fn needs_ranges(allocator: &Arc<Allocator>) -> bool {
     allocator.name == ControllerProgram::KubeControllerManager.as_str()
-        && allocator.proof == AllocatorProof::Indirect
+        && allocator.status == AllocatorStatus::Active
+        && allocator.object.is_none()
         && allocator.cluster_cidrs.ranges.is_empty()
 }
 
-pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
-    let consequence = |kind: ObservedKind| match kind {
+/// Whether the kind can change a finding.
+fn matters(kind: ObservedKind, observed: &Observed) -> bool {
+    match kind {
+        // Without a pool, no Service has an address from a pool.
+        ObservedKind::Service => !observed.address_pools.is_empty(),
+        // Without the speakers of MetalLB, nothing reads their configuration.
+        ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
+        ObservedKind::KubeadmConfig => observed.allocators.iter().any(needs_ranges),
+        // Through a tunnel, Pods need no other router.
+        ObservedKind::RouterDaemonSet => observed.routes_natively(),
+        _ => true,
+    }
+}
+
+/// What is unknown without the kind.
+fn consequence(kind: ObservedKind) -> &'static str {
+    match kind {
         ObservedKind::ServiceCidr => {
             "Service addresses are not excluded: list them under `excluded` in the Policy"
         }
@@ -302,7 +318,10 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
             "it is unknown whether a migration is unfinished, and which nodes it moves"
         }
         ObservedKind::CiliumNode | ObservedKind::Node => "the blocks that it holds are unknown",
-    };
+    }
+}
+
+pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let finding = |spot: &ipam_cilium::observed::BlindSpot| {
         let message = format!(
             "{} could not be read ({}): {}",
@@ -311,14 +330,6 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
             consequence(spot.kind)
         );
         warning("unreadable-kind", message).help("allow `get` and `list` on it")
-    };
-    // Without a pool, no Service has an address from a pool.
-    // Without the speakers of MetalLB, nothing reads their configuration.
-    let matters = |kind: ObservedKind| match kind {
-        ObservedKind::Service => !observed.address_pools.is_empty(),
-        ObservedKind::SpeakerConfig => observed.runs_metal_lb_speakers(),
-        ObservedKind::KubeadmConfig => observed.allocators.iter().any(needs_ranges),
-        _ => true,
     };
     let is_definition = |kind| {
         matches!(
@@ -329,7 +340,9 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     let mut spots: Vec<_> = observed.blind_spots.iter().collect();
     // One finding for all definitions: they have one resource and one consequence.
     spots.dedup_by_key(|spot| (is_definition(spot.kind)).then_some(()).ok_or(spot.kind));
-    let spots = spots.into_iter().filter(|spot| matters(spot.kind));
+    let spots = spots
+        .into_iter()
+        .filter(|spot| matters(spot.kind, observed));
     spots.map(finding).collect()
 }
 

@@ -209,10 +209,13 @@ fn outside(desired: &Desired, allocator: &Allocator) -> Option<Finding> {
         Some((pool, range))
     });
     let (pool, range) = pools.next().filter(|_| !ranges.is_empty())?;
-    let (name, of) = (allocator.name.escape_debug(), joined(ranges, " "));
+    let of = joined(ranges, " ");
     let message = format!(
-        "pool `{}` has {}, outside --cluster-cidr {of} of {name}, which {needs} for this range only",
-        pool.name, range.block
+        "pool `{}` has {}, outside {}: {} {needs} for this range only",
+        pool.name,
+        range.block,
+        allocator.setting_of(&of),
+        allocator.name.escape_debug()
     );
     let finding = Finding::new(
         Severity::Warning,
@@ -225,6 +228,7 @@ fn outside(desired: &Desired, allocator: &Allocator) -> Option<Finding> {
     let finding = finding.about_all(pools.map(|(pool, _)| ObjectRef::pool(&pool.name)));
     let finding = finding.seen([described(allocator)]).causes(consequence);
     Some(finding.help(format!(
-        "use CIDRs inside {of}, or widen --cluster-cidr of {name} so that it covers every pool"
+        "use CIDRs inside {of}, or widen {} so that it covers every pool",
+        allocator.setting_to_change()
     )))
 }
