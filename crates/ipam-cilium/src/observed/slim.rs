@@ -19,7 +19,7 @@ use super::pod_pools::PodPoolView;
 use super::project::project;
 use super::served::DefinitionView;
 use super::settings::{AgentView, NodeConfigView};
-use super::spec_readers::spec_router;
+use super::spec_readers::{slim_routing, spec_router};
 use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, ServiceCidrView};
 use super::view_lb::{
     AddressPoolView, Container, RequestManager, ServiceView, SpecManager, WorkloadView,
@@ -232,7 +232,13 @@ fn controllers(object: &Value) -> Value {
 
 fn narrow_controllers(path: &[&str], value: &Value) -> Option<Value> {
     let identity = |container: &Value| match Container::deserialize(container) {
-        Ok(_) => only(container, |key| matches!(key, "name" | "image")),
+        Ok(read) => {
+            let mut kept = only(container, |key| matches!(key, "name" | "image"));
+            if let Value::Object(kept) = &mut kept {
+                kept.extend(slim_routing(&read));
+            }
+            kept
+        }
         Err(_) => Value::Bool(true),
     };
     match path {
@@ -567,6 +573,13 @@ mod tests {
                     [{"name": "c", "image": "r/flannel:v1", "command": ["flanneld"], "args": ["--secret=x"]}]}}}}),
             ),
             (
+                ObservedKind::RouterDaemonSet,
+                json!({"metadata": {"namespace": "calico-system"},
+                "spec": {"template": {"spec": {"hostNetwork": true, "containers":
+                    [{"name": "c", "image": "r:5000/calico/node:v3", "args": ["--secret=x"],
+                        "env": [{"name": "USE_POD_CIDR", "value": "true"}, {"name": "secret"}]}]}}}}),
+            ),
+            (
                 ObservedKind::CiliumNode,
                 json!({
                 "metadata": {"ownerReferences": [{"kind": "Node", "uid": "u"}],
@@ -702,6 +715,45 @@ mod tests {
                 .map(|allocator| allocator.status);
             assert_eq!(found, status, "{slimmed}");
             assert_eq!(format!("{of_whole:?}"), format!("{of_slim:?}"), "{slimmed}");
+            assert!(!slimmed.to_string().contains("secret"), "{slimmed}");
+            assert_eq!(slim(kind, &slimmed), slimmed, "slim is not idempotent");
+        }
+    }
+
+    #[test]
+    fn slim_routers_read_as_the_whole_ones() {
+        let kind = ObservedKind::RouterDaemonSet;
+        let on = json!([{"name": "USE_POD_CIDR", "value": "true"}, {"name": "TOKEN", "value": "secret"}]);
+        let other = json!([{"name": "TOKEN", "value": "secret"}]);
+        for (container, is_router) in [
+            (json!({"image": "quay.io/calico/node:v3", "env": on}), true),
+            (
+                json!({"image": "r:5000/mirrored-calico-node@sha256:a", "env": on}),
+                true,
+            ),
+            (
+                json!({"image": "quay.io/calico/node:v3", "env": other}),
+                false,
+            ),
+            (json!({"image": "quay.io/calico/node:v3"}), false),
+            (json!({"image": "quay.io/calico/cni:v3", "env": on}), false),
+            (json!({"image": "calico.example/node:v3", "env": on}), false),
+            (
+                json!({"image": "r/kube-router:v2", "args": ["--secret"]}),
+                true,
+            ),
+            (
+                json!({"image": "r/kube-router:v2", "args": ["--run-router=false"]}),
+                false,
+            ),
+        ] {
+            let whole = json!({"metadata": {"name": "d", "namespace": "routers"}, "spec": {"template":
+                {"spec": {"hostNetwork": true, "containers": [container]}}}});
+            let slimmed = slim(kind, &whole);
+            for object in [&whole, &slimmed] {
+                let observed = read(&[(kind, object.clone())]);
+                assert_eq!(!observed.spec_routers.is_empty(), is_router, "{object}");
+            }
             assert!(!slimmed.to_string().contains("secret"), "{slimmed}");
             assert_eq!(slim(kind, &slimmed), slimmed, "slim is not idempotent");
         }

@@ -1,6 +1,8 @@
 //! Programs beside Cilium that route or announce `spec.podCIDR` of Nodes, whatever field Cilium reads.
 //! Found by the images of DaemonSets.
 
+use serde_json::{Map, Value, json};
+
 use super::kind::OWN_NAMESPACE;
 use super::view_lb::{Container, WorkloadView};
 
@@ -27,6 +29,14 @@ pub struct SeenSpecRouter {
     pub object: String,
 }
 
+impl SeenSpecRouter {
+    /// Whether only administrators can create it.
+    pub fn is_of_administrators(&self) -> bool {
+        let namespace = self.object.split_once('/').map(|(namespace, _)| namespace);
+        namespace == Some(OWN_NAMESPACE)
+    }
+}
+
 /// With this argument, kube-router neither makes routes nor speaks BGP (`docs/user-guide.md`).
 const ROUTES_OFF: &str = "--run-router=false";
 
@@ -34,13 +44,13 @@ const ROUTES_OFF: &str = "--run-router=false";
 /// Calico routes blocks of its own.
 const USE_POD_CIDR: &str = "USE_POD_CIDR";
 
-/// The program of a DaemonSet whose Pods run. Outside `kube-system`, tenants create DaemonSets, but
-/// only administrators allow the network of the host, which these programs need.
+/// The program of a DaemonSet whose Pods run. Outside `kube-system`, tenants create DaemonSets; those
+/// without the network of the host, which these programs need, are left out.
 pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
     let template = view.spec.template.as_ref()?;
     let namespace = view.metadata.namespace.as_deref().unwrap_or(OWN_NAMESPACE);
-    let is_trusted = namespace == OWN_NAMESPACE || template.spec.host_network == Some(true);
-    if !is_trusted || view.status.current_number_scheduled == Some(0) {
+    let can_route = namespace == OWN_NAMESPACE || template.spec.host_network == Some(true);
+    if !can_route || view.status.current_number_scheduled == Some(0) {
         return None;
     }
     Some(SeenSpecRouter {
@@ -50,24 +60,41 @@ pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
 }
 
 fn program(container: &Container) -> Option<SpecRouter> {
-    let mut words = container.command.iter().chain(&container.args);
-    if words.any(|word| word == ROUTES_OFF) {
+    if switches_routes_off(container) {
         return None;
     }
     let name = container.image_name();
     let is_of = |program: &SpecRouter| match program {
-        SpecRouter::Calico => container.image.contains("calico") && uses_pod_cidr(container),
+        SpecRouter::Calico => is_calico(container) && pod_cidr_variable(container) == Some("true"),
         _ => name.contains(program.as_str()),
     };
     SpecRouter::ALL.into_iter().find(is_of)
 }
 
-/// A slim container has no words and no variables: `is_read` keeps only those that route the field.
-fn uses_pod_cidr(container: &Container) -> bool {
-    let is_slim =
-        container.env.is_empty() && container.command.is_empty() && container.args.is_empty();
+fn switches_routes_off(container: &Container) -> bool {
+    let mut words = container.command.iter().chain(&container.args);
+    words.any(|word| word == ROUTES_OFF)
+}
+
+/// `quay.io/calico/node` and copies such as `rancher/mirrored-calico-node`.
+fn is_calico(container: &Container) -> bool {
+    let name = container.image_name();
+    let folder = container.image.rsplit('/').nth(1);
+    name.contains("calico-node") || name == "node" && folder == Some("calico")
+}
+
+fn pod_cidr_variable(container: &Container) -> Option<&str> {
     let mut variables = container.env.iter();
-    let is_on =
-        variables.any(|one| one.name == USE_POD_CIDR && one.value.as_deref() == Some("true"));
-    is_on || is_slim
+    let variable = variables.find(|one| one.name == USE_POD_CIDR)?;
+    variable.value.as_deref()
+}
+
+/// The part of a container from which [`spec_router`] reads the same, beside its image: other words and
+/// variables may be secrets.
+pub(super) fn slim_routing(container: &Container) -> Map<String, Value> {
+    let off = switches_routes_off(container).then(|| ("command", json!([ROUTES_OFF])));
+    let variable = pod_cidr_variable(container)
+        .map(|value| ("env", json!([{"name": USE_POD_CIDR, "value": value}])));
+    let kept = off.into_iter().chain(variable);
+    kept.map(|(key, value)| (key.to_owned(), value)).collect()
 }

@@ -228,13 +228,13 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
         | ObservedKind::MoreDefinitions
         | ObservedKind::ServiceCidr
         | ObservedKind::SpeakerConfig
-        | ObservedKind::KubeadmConfig => return None,
+        | ObservedKind::KubeadmConfig
+        | ObservedKind::RouterDaemonSet => return None,
         ObservedKind::CiliumDaemonSet => "cilium-daemonset",
         ObservedKind::CiliumConfig => "cilium-configmap",
         // It has the Pods of the DaemonSets.
         ObservedKind::ControllerPod
         | ObservedKind::ControllerDaemonSet
-        | ObservedKind::RouterDaemonSet
         | ObservedKind::CiliumAgentPod => "k8s-pods",
         ObservedKind::LoadBalancerPool => "ciliumloadbalancerippools",
         ObservedKind::PodIpPool => "ciliumpodippools",

@@ -114,10 +114,7 @@ impl Reading {
 
     /// The objects of a kind; why they are unknown, if no file has them.
     fn kind(&mut self, kind: ObservedKind) -> Result<Result<Vec<Value>, Seen>, String> {
-        if matches!(
-            kind,
-            ObservedKind::ControllerDaemonSet | ObservedKind::RouterDaemonSet
-        ) {
+        if kind == ObservedKind::ControllerDaemonSet {
             let pods = self.kind(ObservedKind::ControllerPod)?;
             return Ok(pods.map(|_| Vec::new()));
         }

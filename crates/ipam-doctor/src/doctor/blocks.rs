@@ -263,7 +263,7 @@ fn without_specs(observed: &Observed) -> &str {
 }
 
 /// The programs beside Cilium that route or announce `spec.podCIDRs`; `None` if none is seen.
-fn spec_routers(observed: &Observed) -> Option<String> {
+pub(super) fn spec_routers(observed: &Observed) -> Option<String> {
     let routers = observed.spec_routers.iter();
     let routers = routers.map(|seen| {
         let object = seen.object.escape_debug();

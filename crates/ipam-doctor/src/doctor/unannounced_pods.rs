@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::announcing::field_of;
 use super::finding;
 use ipam_cilium::observed::{
-    Announced, BgpSpeaker, CloudRoutes, Node, Observed, ObservedKind, setting_key,
+    Announced, BgpSpeaker, CloudRoutes, Node, Observed, ObservedKind, SeenSpecRouter, setting_key,
 };
 use ipam_core::model::{Finding, NodeName, Severity};
 use ipam_core::net::{Block, Family, RangeIndex};
@@ -74,7 +74,10 @@ fn need_announcements(observed: &Observed) -> bool {
     let mut allocators = observed.allocators.iter();
     observed.routes_natively()
         && !observed.is_on_somewhere(setting_key::AUTO_DIRECT_NODE_ROUTES)
-        && observed.spec_routers.is_empty()
+        && !observed
+            .spec_routers
+            .iter()
+            .any(SeenSpecRouter::is_of_administrators)
         && !allocators.any(|one| one.routes == CloudRoutes::On)
         && !observed.is_blind_to_any(&kinds)
 }
@@ -137,11 +140,24 @@ fn not_announced(observed: &Observed, cause: Cause, blocks: &Silent<'_>) -> Find
             super::named(&names)
         ),
     };
-    let finding = finding(Severity::Error, "pods-not-announced", message);
+    // A finding of these causes holds whatever routes the blocks.
+    let is_certain = matches!(cause, Cause::EmptyField | Cause::OtherBlocks);
+    let routers = super::blocks::spec_routers(observed).filter(|_| !is_certain);
+    let (severity, consequence) = match &routers {
+        None => (
+            Severity::Error,
+            "routers have no route to these Pods".to_owned(),
+        ),
+        Some(routers) => (
+            Severity::Warning,
+            format!("routers have no route to these Pods, unless it is by this: {routers}"),
+        ),
+    };
+    let finding = finding(severity, "pods-not-announced", message);
     super::about_nodes(finding, names)
         .seen(evidence(observed, cause))
         .seen(blocks.iter().map(|(.., line)| line.clone()))
-        .causes("routers have no route to these Pods")
+        .causes(consequence)
         .help(help(cause))
 }
 
