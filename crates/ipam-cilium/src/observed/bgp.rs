@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::Observed;
 use super::announced_services::SpeakerPeers;
 use super::bgp_view::{
     AdvertisementView, ClusterConfigView, Entry, L2PolicyView, Named, Peer, PeerConfigView,
@@ -150,6 +151,18 @@ impl Selectors<'_> {
     }
 }
 
+impl Observed {
+    /// The addresses of BGP peers, each with the object that names it. Without speakers of MetalLB,
+    /// nothing reads their ConfigMap.
+    pub fn bgp_peers(&self) -> impl Iterator<Item = (IpAddr, &ObjectRef)> {
+        let has_speakers = self.runs_metal_lb_speakers();
+        let peers = self.announcing.peers.iter();
+        peers
+            .filter(move |(_, object)| has_speakers || object.kind != "ConfigMap")
+            .map(|(address, object)| (*address, object))
+    }
+}
+
 const NODES: &str = "spec.nodeSelector";
 
 impl Announcing {
@@ -161,7 +174,8 @@ impl Announcing {
             .extend(peers.map(|address| (address, object.clone())));
     }
 
-    /// A peer that an object of Cilium names, too, keeps that object.
+    /// The peers of the MetalLB speakers. An address that an object of Cilium names, too, keeps that
+    /// object.
     pub(super) fn set_speaker_peers(&mut self, speaker_peers: Option<SpeakerPeers>) {
         let object = ObjectRef {
             kind: "ConfigMap",

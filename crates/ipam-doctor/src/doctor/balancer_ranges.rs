@@ -38,8 +38,8 @@ pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
         OtherUser::AddressPool(_) | OtherUser::Service(_) => false,
     });
     let others = others.map(|(range, user)| (range, User::Other(user)));
-    let peers = observed.announcing.peers.iter();
-    let peers = peers.map(|(address, object)| (Range::from(*address), User::Peer(object)));
+    let peers = observed.bgp_peers();
+    let peers = peers.map(|(address, object)| (Range::from(address), User::Peer(object)));
     let others = RangeIndex::new(others.chain(peers));
     let mut used: BTreeMap<&str, Vec<(Range, User<'_>)>> = BTreeMap::new();
     for (name, range) in observed.load_balancer_ranges() {
