@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use super::finding;
 use ipam_cilium::observed::{
-    Agent, Allocator, AllocatorStatus, ModeSeen, Node, Observed, ObservedKind,
+    Agent, Allocator, AllocatorStatus, ModeSeen, Node, Observed, ObservedKind, setting_key,
 };
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::Block;
 use ipam_core::text::joined;
 use ipam_plan::allocators::described;
+use ipam_plan::plan::{BlockedReason, WritePathObstacle};
 
 pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
     let is_hidden = observed.blind_spot(ObservedKind::CiliumConfig).is_some();
@@ -34,28 +35,32 @@ pub(super) fn no_cilium(observed: &Observed) -> Vec<Finding> {
 }
 
 pub(super) fn modes_of_other_allocators(observed: &Observed) -> Vec<Finding> {
-    let (severity, what, help) = match observed.cilium.mode() {
+    let (message, severity, consequence, help) = match observed.cilium.mode() {
         _ if observed.knows_pod_blocks() => return Vec::new(),
         ModeSeen::NoSettings => return Vec::new(),
         ModeSeen::Known(mode) => (
+            format!("Cilium runs with ipam `{mode}`, in which another allocator decides"),
             Severity::Info,
-            format!("ipam `{mode}`, in which another allocator decides"),
-            "none needed: cilium-ipam does not allocate blocks in this mode",
+            "this mode stores the blocks of Pods in other fields, so nodes are not examined",
+            "none needed: cilium-ipam does not allocate blocks in this mode".to_owned(),
         ),
-        ModeSeen::Unknown(mode) => (
-            Severity::Warning,
-            format!("the unknown ipam `{}`", mode.escape_debug()),
-            "correct `ipam` in cilium-config, or use a cilium-ipam that knows this mode",
-        ),
+        ModeSeen::Unknown(mode) => {
+            let reason = BlockedReason::from(WritePathObstacle::ModeUnknown(mode));
+            (
+                reason.to_string(),
+                Severity::Warning,
+                "it is unknown where this mode stores the blocks of Pods, so nodes are not examined",
+                reason.unblock(),
+            )
+        }
     };
-    let finding = finding(
-        severity,
-        "mode-not-judged",
-        format!("Cilium runs with {what}"),
-    );
-    let finding = finding
-        .causes("this mode stores the blocks of Pods in other fields, so nodes are not examined");
-    vec![finding.help(help)]
+    let seen = observed.common_setting(setting_key::IPAM);
+    let seen = seen.map(|setting| {
+        let value = setting.value.escape_debug();
+        format!("{} ipam: {value}", setting.source)
+    });
+    let finding = finding(severity, "mode-not-judged", message).seen(seen);
+    vec![finding.causes(consequence).help(help)]
 }
 
 pub(super) fn agents_of_two_versions(observed: &Observed) -> Vec<Finding> {
@@ -143,7 +148,7 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
         (&observed.cilium.operator_arguments, observed.cilium.mode())
         && let Some(other) = arguments
             .get("ipam")
-            .filter(|other| **other != mode.as_str())
+            .filter(|other| **other != mode.as_str() && !other.contains("$("))
     {
         let message = format!(
             "the agents run with ipam `{mode}`, the operator with `{}`",

@@ -283,11 +283,10 @@ fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
 
 /// Whether Cilium takes no block of a Node in its IPAM mode, so that nothing unblocks the node.
 fn is_of_mode(reason: &BlockedReason) -> bool {
-    use WritePathObstacle::{ModeUnknown, UnsupportedIpamMode};
-    matches!(
-        reason,
-        BlockedReason::WritePath(UnsupportedIpamMode(_) | ModeUnknown(_))
-    )
+    let BlockedReason::WritePath(obstacle) = reason else {
+        return false;
+    };
+    matches!(obstacle, WritePathObstacle::UnsupportedIpamMode(_))
 }
 
 /// The lower blocks of the range that gave the block.

@@ -210,10 +210,10 @@ impl WritePathObstacle {
             ),
             WritePathObstacle::ModeUnknown(mode) => Explanation::new(
                 format!(
-                    "Cilium runs with the unknown ipam `{}`",
+                    "ipam `{}` of Cilium is unknown to this version of cilium-ipam",
                     mode.escape_debug()
                 ),
-                OTHER_MODE,
+                "correct `ipam` in cilium-config, or upgrade cilium-ipam",
             ),
             WritePathObstacle::WritePathNotRead(path, mode) => Explanation::new(
                 format!("the Policy says `writePath: {path}`, which is not read in ipam `{mode}`"),
