@@ -167,14 +167,11 @@ impl Cilium {
         }
     }
 
-    /// A setting of the operator. Arguments override `cilium-config`.
+    /// A setting of the operator; `None` if it is not set or its value is not visible. Arguments
+    /// override `cilium-config`.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
-        let Written {
-            config,
-            variable,
-            argument,
-        } = self.written(key);
-        argument.or(variable).or(config)
+        let effective = self.written(key).effective();
+        effective.filter(|text| !text.contains("$("))
     }
 
     /// A setting of the operator, where it is written.

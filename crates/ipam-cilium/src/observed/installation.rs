@@ -16,7 +16,7 @@ use super::cluster_cidrs::{ClusterCidrs, KUBEADM_KEY};
 use super::controller_process::ControllerProcess;
 use super::read::Reader;
 use super::served::{CiliumKind, DefinitionView, schema_label};
-use super::setting_key::{arguments, only_variables};
+use super::setting_key::{arguments, arguments_of_operator, only_variables};
 use super::spec_readers::spec_router;
 use super::view::ConfigMapView;
 use super::view_lb::{Container, OPERATOR_CONTAINER, WorkloadView};
@@ -325,7 +325,7 @@ impl Reader {
                 },
                 replicas: view.spec.replicas,
                 version: version_of_image(&container.image),
-                arguments: arguments(container),
+                arguments: arguments_of_operator(container),
                 variables: only_variables(container),
             };
             self.installation(view).operators.push(seen);

@@ -170,19 +170,20 @@ impl ObservedKind {
     /// Resource, `apiVersion` and `kind`.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
-            ObservedKind::Claims | ObservedKind::Migration => ("configmaps", "v1", "ConfigMap"),
+            ObservedKind::Claims
+            | ObservedKind::Migration
+            | ObservedKind::CiliumConfig
+            | ObservedKind::SpeakerConfig
+            | ObservedKind::KubeadmConfig => ("configmaps", "v1", "ConfigMap"),
             ObservedKind::CiliumDaemonSet
             | ObservedKind::ControllerDaemonSet
             | ObservedKind::RouterDaemonSet => ("daemonsets.apps", "apps/v1", "DaemonSet"),
-            ObservedKind::CiliumConfig
-            | ObservedKind::SpeakerConfig
-            | ObservedKind::KubeadmConfig => ("configmaps", "v1", "ConfigMap"),
             ObservedKind::Definition(_) | ObservedKind::MoreDefinitions => (
                 "customresourcedefinitions.apiextensions.k8s.io",
                 "apiextensions.k8s.io/v1",
                 "CustomResourceDefinition",
             ),
-            ObservedKind::ControllerPod => ("pods", "v1", "Pod"),
+            ObservedKind::ControllerPod | ObservedKind::CiliumAgentPod => ("pods", "v1", "Pod"),
             ObservedKind::ServiceCidr => (
                 "servicecidrs.networking.k8s.io",
                 "networking.k8s.io/v1",
@@ -200,7 +201,6 @@ impl ObservedKind {
             ),
             ObservedKind::Service => ("services", "v1", "Service"),
             ObservedKind::CiliumOperator => ("deployments.apps", "apps/v1", "Deployment"),
-            ObservedKind::CiliumAgentPod => ("pods", "v1", "Pod"),
             ObservedKind::CiliumNodeConfig => (
                 "ciliumnodeconfigs.cilium.io",
                 "cilium.io/v2",

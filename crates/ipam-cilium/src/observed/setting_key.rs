@@ -85,10 +85,20 @@ pub(super) fn arguments(container: &Container) -> BTreeMap<String, String> {
     variables(container).chain(flags(container)).collect()
 }
 
-/// The flags of a container that only its environment sets.
+/// The flags of an operator. A variable whose value is in another object has its name as the value, as
+/// in arguments.
+pub(super) fn arguments_of_operator(container: &Container) -> BTreeMap<String, String> {
+    let hidden = container.env.iter().filter_map(|one| {
+        let key = of_variable(&one.name).filter(|_| one.value_from.is_some())?;
+        Some((key.to_owned(), format!("$({})", one.name)))
+    });
+    hidden.chain(arguments(container)).collect()
+}
+
+/// The flags of an operator that only its environment sets.
 pub(super) fn only_variables(container: &Container) -> BTreeSet<String> {
     let flags = flags(container);
-    let keys = variables(container).map(|(key, _)| key);
+    let keys = arguments_of_operator(container).into_keys();
     keys.filter(|key| !flags.contains_key(key)).collect()
 }
 

@@ -334,7 +334,14 @@ fn slim_variables(variables: &[Value]) -> Vec<Value> {
     };
     let settings = variables.iter().filter(is_setting);
     let name_and_value = |key: &str| matches!(key, "name" | "value");
-    settings.map(|one| only(one, name_and_value)).collect()
+    let slimmed = settings.map(|one| {
+        let mut slimmed = only(one, name_and_value);
+        if !one["valueFrom"].is_null() {
+            slimmed["valueFrom"] = json!({});
+        }
+        slimmed
+    });
+    slimmed.collect()
 }
 
 /// The managers that wrote a field which `M` reads, with those fields. Entries that no API server
@@ -790,7 +797,8 @@ mod tests {
         let key = setting_key::DEFAULT_LB_SERVICE_IPAM;
         let by_variable = operator(json!([]));
         assert_eq!(by_variable.operator_setting(key), Some("none"));
-        assert_eq!(by_variable.operator_setting("ipam"), Some("kubernetes"));
+        assert_eq!(by_variable.operator_setting("ipam"), None);
+        assert!(by_variable.written("ipam").is_unknown());
         assert_eq!(by_variable.operator_setting("enable-lb-ipam"), None);
         let by_argument = operator(json!(["--default-lb-service-ipam=nodeipam"]));
         assert_eq!(by_argument.operator_setting(key), Some("nodeipam"));

@@ -358,11 +358,14 @@ impl Container {
     }
 }
 
-/// An environment variable. Without a value, it comes from another object.
+/// An environment variable.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Variable {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
     pub value: Option<String>,
+    /// It comes from another object, which is not read.
+    pub value_from: Option<IgnoredAny>,
 }
