@@ -88,7 +88,12 @@ fn requests_go_where_the_table_says() {
     for kind in kinds {
         let row = rows.iter().find(|row| row[0] == row_of(kind));
         let place = row.unwrap_or_else(|| panic!("{kind:?} has no row"))[1].as_str();
-        for path in kind.query("of-cilium").paths {
+        // Routers are looked for in all namespaces unless that of Cilium is named.
+        let namespace = match kind {
+            ObservedKind::RouterDaemonSet => "",
+            _ => "of-cilium",
+        };
+        for path in kind.query(namespace).paths {
             let seen = match path.split("/namespaces/").nth(1) {
                 Some(rest) if rest.starts_with("of-cilium/") => "Cilium's namespace",
                 Some(rest) if rest.starts_with("kube-system/") => "`kube-system`",

@@ -266,7 +266,12 @@ impl<'c, C: Cluster> Reading<'c, C> {
         moment: Moment,
         begun: Option<oneshot::Sender<Moment>>,
     ) -> Result<Seen, ClusterError> {
-        let namespace = lock(&self.reader).cilium_namespace().to_owned();
+        let namespace = match kind {
+            // Who names Cilium's namespace may list no DaemonSets of all namespaces.
+            ObservedKind::RouterDaemonSet => self.cluster.cilium_namespace().map(str::to_owned),
+            _ => Some(lock(&self.reader).cilium_namespace().to_owned()),
+        };
+        let namespace = namespace.unwrap_or_default();
         let seen = self.list_at(kind, &namespace, moment, begun).await?;
         self.note(kind, seen)
     }

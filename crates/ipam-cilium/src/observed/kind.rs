@@ -257,14 +257,15 @@ impl ObservedKind {
             versions.iter().map(path).collect()
         };
         match self {
-            ObservedKind::RouterDaemonSet => vec![format!("{APPS}/daemonsets")],
-            ObservedKind::CiliumDaemonSet if namespace.is_empty() => {
+            ObservedKind::CiliumDaemonSet | ObservedKind::RouterDaemonSet
+                if namespace.is_empty() =>
+            {
                 vec![format!("{APPS}/daemonsets")]
             }
             ObservedKind::CiliumDaemonSet => {
                 vec![format!("{APPS}/namespaces/{namespace}/daemonsets")]
             }
-            ObservedKind::ControllerDaemonSet => {
+            ObservedKind::ControllerDaemonSet | ObservedKind::RouterDaemonSet => {
                 vec![format!("{APPS}/namespaces/{OWN_NAMESPACE}/daemonsets")]
             }
             ObservedKind::CiliumOperator => {
