@@ -149,7 +149,7 @@ pub(super) fn pointer<'c>(codes: impl IntoIterator<Item = &'c str>) -> Option<St
     Some(pointer_to(if is_only { first } else { "CODE" }))
 }
 
-/// The line of [`pointer`] with the codes, for a list that does not show its codes.
+/// The line of [`pointer()`] with the codes, for a list that does not show its codes.
 pub(super) fn pointer_with_codes<'c>(codes: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let codes: BTreeSet<&str> = codes.into_iter().collect();
     let line = pointer(codes.iter().copied())?;
