@@ -152,14 +152,24 @@ impl Selectors<'_> {
 }
 
 impl Observed {
-    /// The addresses of BGP peers, each with the object that names it. Without speakers of MetalLB,
-    /// nothing reads their ConfigMap.
-    pub fn bgp_peers(&self) -> impl Iterator<Item = (IpAddr, &ObjectRef)> {
-        let has_speakers = self.runs_metal_lb_speakers();
-        let peers = self.announcing.peers.iter();
-        peers
-            .filter(move |(_, object)| has_speakers || object.kind != "ConfigMap")
-            .map(|(address, object)| (*address, object))
+    /// The addresses of BGP peers, each with kind and name of the object that names it. The peers of
+    /// MetalLB's speakers count while speakers run: nothing else reads their ConfigMap.
+    pub fn bgp_peers(&self) -> impl Iterator<Item = (IpAddr, &'static str, &str)> {
+        let Announcing {
+            peers,
+            speaker_peers,
+            ..
+        } = &self.announcing;
+        let speakers = speaker_peers.iter();
+        let speakers = speakers.filter(|_| self.runs_metal_lb_speakers());
+        let of_speakers = speakers.flat_map(|speakers| &speakers.addresses);
+        // An address that an object of Cilium names, too, keeps that object.
+        let of_speakers = of_speakers.filter(|address| !peers.contains_key(*address));
+        let of_speakers = of_speakers.map(|address| (*address, "ConfigMap", SPEAKER_CONFIG_NAME));
+        let of_cilium = peers.iter();
+        of_cilium
+            .map(|(address, object)| (*address, object.kind, object.name.as_str()))
+            .chain(of_speakers)
     }
 }
 
@@ -172,20 +182,6 @@ impl Announcing {
         let peers = texts.filter_map(address);
         self.peers
             .extend(peers.map(|address| (address, object.clone())));
-    }
-
-    /// The peers of the MetalLB speakers. An address that an object of Cilium names, too, keeps that
-    /// object.
-    pub(super) fn set_speaker_peers(&mut self, speaker_peers: Option<SpeakerPeers>) {
-        let object = ObjectRef {
-            kind: "ConfigMap",
-            name: SPEAKER_CONFIG_NAME.to_owned(),
-        };
-        let addresses = speaker_peers.iter().flat_map(|peers| &peers.addresses);
-        for address in addresses {
-            self.peers.entry(*address).or_insert_with(|| object.clone());
-        }
-        self.speaker_peers = speaker_peers;
     }
 
     fn selectors(&mut self, kind: &'static str, name: &str) -> Selectors<'_> {

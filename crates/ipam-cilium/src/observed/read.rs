@@ -249,8 +249,7 @@ impl Reader {
         let daemon_sets = chosen.daemon_sets.iter();
         self.versions
             .extend(daemon_sets.flat_map(|daemon_set| &daemon_set.versions));
-        let speaker_peers = chosen.speaker_peers.clone();
-        observed.announcing.set_speaker_peers(speaker_peers);
+        observed.announcing.speaker_peers = chosen.speaker_peers.clone();
         chosen.tell(&mut observed.cilium);
     }
 

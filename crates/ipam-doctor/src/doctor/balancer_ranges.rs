@@ -16,14 +16,17 @@ use ipam_core::net::{Range, RangeIndex};
 enum User<'o> {
     Other(OtherUser<'o>),
     /// A BGP peer of this object, such as a router.
-    Peer(&'o ObjectRef),
+    Peer {
+        kind: &'static str,
+        name: &'o str,
+    },
 }
 
 impl fmt::Display for User<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             User::Other(user) => user.fmt(f),
-            User::Peer(ObjectRef { kind, name }) => write!(
+            User::Peer { kind, name } => write!(
                 f,
                 "the address of a BGP peer ({kind} `{}`)",
                 name.escape_debug()
@@ -39,7 +42,7 @@ pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
     });
     let others = others.map(|(range, user)| (range, User::Other(user)));
     let peers = observed.bgp_peers();
-    let peers = peers.map(|(address, object)| (Range::from(address), User::Peer(object)));
+    let peers = peers.map(|(address, kind, name)| (address.into(), User::Peer { kind, name }));
     let others = RangeIndex::new(others.chain(peers));
     let mut used: BTreeMap<&str, Vec<(Range, User<'_>)>> = BTreeMap::new();
     for (name, range) in observed.load_balancer_ranges() {
