@@ -25,15 +25,16 @@ ipam_core::text_enum! {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeenSpecRouter {
     pub program: SpecRouter,
-    /// Namespace and name of the DaemonSet.
-    pub object: String,
+    /// Namespace of the DaemonSet.
+    pub namespace: String,
+    /// Name of the DaemonSet.
+    pub name: String,
 }
 
 impl SeenSpecRouter {
     /// Whether only administrators can create it.
     pub fn is_of_administrators(&self) -> bool {
-        let namespace = self.object.split_once('/').map(|(namespace, _)| namespace);
-        namespace == Some(OWN_NAMESPACE)
+        self.namespace == OWN_NAMESPACE
     }
 }
 
@@ -55,7 +56,8 @@ pub(super) fn spec_router(view: &WorkloadView<'_>) -> Option<SeenSpecRouter> {
     }
     Some(SeenSpecRouter {
         program: view.containers().find_map(program)?,
-        object: format!("{namespace}/{}", view.metadata.name),
+        namespace: namespace.to_owned(),
+        name: view.metadata.name.clone().into_owned(),
     })
 }
 

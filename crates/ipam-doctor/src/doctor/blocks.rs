@@ -266,8 +266,8 @@ fn without_specs(observed: &Observed) -> &str {
 pub(super) fn spec_routers(observed: &Observed) -> Option<String> {
     let routers = observed.spec_routers.iter();
     let routers = routers.map(|seen| {
-        let object = seen.object.escape_debug();
-        format!("{} runs (DaemonSet {object})", seen.program)
+        let (namespace, name) = (seen.namespace.escape_debug(), seen.name.escape_debug());
+        format!("{} runs (DaemonSet {namespace}/{name})", seen.program)
     });
     let all: Vec<String> = routers.collect();
     (!all.is_empty()).then(|| joined(all, ", "))
