@@ -5,7 +5,7 @@ use ipam_core::text::one_line;
 use serde_yaml::granit_parser::ErrorKind;
 use serde_yaml::{Error, ExternalMessageSource, Location};
 
-/// What is wrong with a text that is not YAML, and the fix.
+/// The fault of a text that is not YAML, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlFault {
     pub what: String,
@@ -48,15 +48,11 @@ impl YamlFault {
     /// The fault of a whole text, with its place, fix and code. It fits after the file's name.
     pub fn sentence(error: &Error) -> String {
         let YamlFault { what, fix } = YamlFault::of(error);
-        let place = error.location().filter(|at| *at != Location::UNKNOWN);
-        let place = place.map(|at| format!(" at line {}, column {}", at.line(), at.column()));
-        let place = place.unwrap_or_default();
+        let place = place(error)
+            .map(|at| format!(" at line {}, column {}", at.line(), at.column()))
+            .unwrap_or_default();
         match innermost(error) {
-            Error::Budget { .. }
-            | Error::AliasReplayCounterOverflow { .. }
-            | Error::AliasReplayLimitExceeded { .. }
-            | Error::AliasExpansionLimitExceeded { .. }
-            | Error::AliasReplayStackDepthExceeded { .. } => format!(
+            error if matches!(error, Error::Budget { .. }) || repeats_too_much(error) => format!(
                 "it has too many values, aliases or levels{place}; write values out instead of aliases, or split the file (yaml-too-large)"
             ),
             _ => format!("it is neither JSON nor YAML{place}: {what}; {fix} (yaml-syntax)"),
@@ -64,8 +60,24 @@ impl YamlFault {
     }
 }
 
+/// The place of an error, if the parser knows it.
+pub fn place(error: &Error) -> Option<Location> {
+    error.location().filter(|at| *at != Location::UNKNOWN)
+}
+
+/// Whether the values that aliases repeat exceed a limit.
+pub fn repeats_too_much(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::AliasReplayCounterOverflow { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasExpansionLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+    )
+}
+
 /// The error without the excerpt or the alias around it.
-fn innermost(error: &Error) -> &Error {
+pub fn innermost(error: &Error) -> &Error {
     match error {
         Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => innermost(error),
         other => other,

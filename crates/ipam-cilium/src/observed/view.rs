@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::de::{DeserializeOwned, Error, IgnoredAny};
 use serde::{Deserialize, Deserializer};
-use serde_yaml::Location;
 
 use super::{ANNOTATION_IPV4, ANNOTATION_IPV6, OLD_ANNOTATION_IPV4, OLD_ANNOTATION_IPV6};
+use crate::parser_words::place;
 use ipam_core::model::Labels;
 use ipam_core::net::Family;
 
@@ -26,9 +26,9 @@ pub(super) fn yaml_of_key<T: Default + DeserializeOwned>(
     // An empty document is null.
     let parsed = serde_yaml::from_str::<Option<T>>(text);
     let parsed = parsed.map_err(|error| {
-        let place = error.location().filter(|at| *at != Location::UNKNOWN);
-        let place = place.map(|at| format!(" (line {}, column {})", at.line(), at.column()));
-        let place = place.unwrap_or_default();
+        let place = place(&error)
+            .map(|at| format!(" (line {}, column {})", at.line(), at.column()))
+            .unwrap_or_default();
         serde_json::Error::custom(format!("its `{key}` cannot be read{place}"))
     });
     Ok(parsed?.unwrap_or_default())

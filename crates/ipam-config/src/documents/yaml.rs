@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde_yaml::budget::BudgetBreach;
 use serde_yaml::granit_parser::ErrorKind;
-use serde_yaml::{Error, ExternalMessageSource, Location, Options};
+use serde_yaml::{Error, ExternalMessageSource, Options};
 
 use crate::documents::SourceFile;
 use crate::documents::tree::{Document, Node, Spans};
-use ipam_cilium::parser_words::YamlFault;
+use ipam_cilium::parser_words::{YamlFault, innermost, place, repeats_too_much};
 use ipam_core::model::{Finding, Origin, Rule, Severity};
 
 const SYNTAX: Rule = Rule("yaml-syntax");
@@ -56,10 +56,7 @@ pub(super) fn parse(file: &SourceFile) -> Result<Vec<Document>, Box<Finding>> {
 }
 
 fn fault(file: &SourceFile, spans: &Spans, error: &Error) -> Finding {
-    let origin = error
-        .location()
-        .filter(|location| *location != Location::UNKNOWN);
-    let origin = origin.map_or_else(
+    let origin = place(error).map_or_else(
         || Origin::whole_file(&file.path),
         |location| spans.origin(location),
     );
@@ -71,16 +68,12 @@ fn fault(file: &SourceFile, spans: &Spans, error: &Error) -> Finding {
 
 /// Rule, message and help. Replaces the parser's messages about its own options.
 fn explained(error: &Error) -> (Rule, String, String) {
-    match error {
-        Error::AliasError { error, .. } | Error::WithSnippet { error, .. } => explained(error),
+    match innermost(error) {
         Error::Budget { breach, .. } => {
             let (what, help) = exceeded(breach);
             (TOO_LARGE, format!("the file has {what}"), help.to_owned())
         }
-        Error::AliasReplayCounterOverflow { .. }
-        | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasExpansionLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => (
+        error if repeats_too_much(error) => (
             TOO_LARGE,
             "the file repeats too much by aliases (`*name`)".to_owned(),
             ALIASES.to_owned(),
