@@ -64,10 +64,10 @@ impl Target {
     ) -> Result<Target, Failure> {
         Ok(match place {
             Place::Files(paths) => {
-                let cluster = match (paths, opening) {
-                    ([path], _) => FileCluster::open(path, opening)?,
-                    (_, Opening::Read) => FileCluster::union(paths)?,
-                    (_, Opening::Write) => return Err(several(common)),
+                let cluster = match (opening, paths) {
+                    (Opening::Read, _) => FileCluster::union(paths)?,
+                    (Opening::Write, [path]) => FileCluster::open(path, opening)?,
+                    (Opening::Write, _) => return Err(several(common)),
                 };
                 Target::File(Box::new(
                     cluster.with_cilium_in(common.cilium_namespace.clone()),

@@ -88,11 +88,14 @@ impl FileCluster {
         Ok(cluster)
     }
 
-    /// Reads several files as one cluster. Its writes have no file, so no caller may write.
+    /// Reads files as one cluster. Of several, no file takes writes, so no caller may write.
     ///
     /// # Errors
     /// Fails as [`FileCluster::open`] does, or if two files have one object.
     pub fn union(paths: &[impl AsRef<Path>]) -> Result<FileCluster, ClusterError> {
+        if let [path] = paths {
+            return FileCluster::open(path.as_ref(), Opening::Read);
+        }
         let opened = paths.iter().map(|path| path.as_ref());
         let opened = opened.map(|path| FileCluster::open(path, Opening::Read));
         let files: Vec<FileCluster> = opened.collect::<Result<_, _>>()?;

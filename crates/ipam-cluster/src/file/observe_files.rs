@@ -14,10 +14,10 @@ use std::thread;
 
 use jiff::Timestamp;
 
+use super::FileCluster;
 use super::disk::{is_open_already, open_regular};
 use super::item_splitter::{BATCH, Batch, Irregular, ItemSplitter};
 use super::items::{ItemHead, ItemLocation};
-use super::{FileCluster, Opening};
 use crate::ClusterError;
 use crate::observe::{Extent, observe};
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, Understood};
@@ -35,10 +35,7 @@ pub async fn observe_files(
     match in_one_pass(paths, extent, Reader::of_cilium_in(cilium_namespace)) {
         Ok(observed) => Ok(observed),
         Err(Irregular) => {
-            let cluster = match paths {
-                [path] => FileCluster::open(path.as_ref(), Opening::Read)?,
-                _ => FileCluster::union(paths)?,
-            };
+            let cluster = FileCluster::union(paths)?;
             let cluster = cluster.with_cilium_in(cilium_namespace.map(str::to_owned));
             observe(&cluster, extent).await
         }
