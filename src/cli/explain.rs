@@ -65,10 +65,7 @@ pub(super) async fn explained(
         Some(other) => explain_sharing(&service(subject)?, other, &loaded.desired, &observed),
     };
     let findings = match explained {
-        Ok(Explanation::Service(_) | Explanation::Sharing(_)) => {
-            about_services(&loaded.desired, &observed)
-        }
-        Ok(Explanation::Range(ref range)) if range.is_about_services() => {
+        Ok(ref explanation) if explanation.is_about_services() => {
             about_services(&loaded.desired, &observed)
         }
         _ => about_blocks(&loaded.desired, &observed),

@@ -28,6 +28,7 @@ pub(super) fn explain(range: Range, observed: &Observed) -> Vec<String> {
         return Vec::new();
     }
     let address = range.first();
+    let announcements = ServiceAnnouncements::new(observed);
     let holders = observed
         .services
         .values()
@@ -37,7 +38,7 @@ pub(super) fn explain(range: Range, observed: &Observed) -> Vec<String> {
             let family = Family::of(address);
             [
                 by_l2(service, family, observed),
-                by_bgp(service, family, observed),
+                by_bgp(service, family, &announcements, observed),
             ]
             .into_iter()
             .flatten()
@@ -118,10 +119,15 @@ fn nodes<'o>(selector: &Selector, observed: &'o Observed) -> Vec<&'o NodeName> {
         .collect()
 }
 
-fn by_bgp(service: &LbService, family: Family, observed: &Observed) -> Vec<String> {
+fn by_bgp(
+    service: &LbService,
+    family: Family,
+    announcements: &ServiceAnnouncements<'_>,
+    observed: &Observed,
+) -> Vec<String> {
     use ObservedKind::{BgpAdvertisement, BgpClusterConfig, BgpPeerConfig, BgpPeeringPolicy};
     let told = |text: String| vec![format!("BGP: {text}")];
-    if ServiceAnnouncements::new(observed).by_metal_lb(service) {
+    if announcements.by_metal_lb(service) {
         if !METAL_LB_FAMILIES.contains(&family) {
             return told(format!("MetalLB's speaker announces no {family} address"));
         }

@@ -38,6 +38,17 @@ pub enum Explanation {
     Sharing(SharingExplanation),
 }
 
+impl Explanation {
+    /// Whether the subject is a Service, or addresses that only Services use.
+    pub fn is_about_services(&self) -> bool {
+        match self {
+            Explanation::Service(_) | Explanation::Sharing(_) => true,
+            Explanation::Range(range) => range.is_about_services(),
+            Explanation::Node(_) | Explanation::Pool(_) => false,
+        }
+    }
+}
+
 /// One requirement of a selector, and whether an object meets it.
 #[derive(Debug, Serialize)]
 pub struct RequirementResult {

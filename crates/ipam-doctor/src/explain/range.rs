@@ -66,7 +66,7 @@ impl Relation {
 
 impl RangeExplanation {
     /// Whether every use is of LoadBalancer pools and Services, and so none of nodes.
-    pub fn is_about_services(&self) -> bool {
+    pub(super) fn is_about_services(&self) -> bool {
         const OF_SERVICES: [&str; 3] = ["CiliumLoadBalancerIPPool", "Service", "ServiceAssignment"];
         let is_of_services = |one: &Use| {
             let (kind, _) = one.object.split_once('/').unwrap_or_default();
