@@ -84,7 +84,9 @@ impl Reading<'_> {
         let (mut wanted, mut total) = (Vec::new(), 0_u64);
         for entry in entries {
             let name = below(path, &entry).to_owned();
-            if name.split('/').any(|part| part.starts_with('.')) || self.is_ignored(path, &entry) {
+            if name.split('/').any(|part| part.starts_with('.'))
+                || self.is_ignored(&name, entry.kind)
+            {
                 continue;
             }
             let file = if name.is_empty() {
@@ -153,13 +155,12 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn is_ignored(&mut self, folder: &str, entry: &TreeEntry) -> bool {
-        let kind = match entry.kind {
+    fn is_ignored(&mut self, below: &str, kind: EntryKind) -> bool {
+        let entry = match kind {
             EntryKind::Submodule => Entry::Folder,
             EntryKind::File | EntryKind::Link => Entry::File,
         };
-        let below = Path::new(below(folder, entry));
-        self.collected.ignored.has(below, kind)
+        self.collected.ignored.has(Path::new(below), entry)
     }
 
     /// As for a directory on disk.
@@ -183,7 +184,7 @@ impl Reading<'_> {
         self.ignore_file(git, folder, &entries)?;
         let neighbours = entries.iter().filter(is_neighbour);
         let ids: Vec<&str> = neighbours
-            .filter(|entry| !self.is_ignored(folder, entry))
+            .filter(|entry| !self.is_ignored(below(folder, entry), entry.kind))
             .map(|entry| entry.id.as_str())
             .collect();
         let others = git.contents(&ids)?;
