@@ -130,6 +130,9 @@ pub(super) fn unless_shared(
     desired: &Desired,
     observed: &Observed,
 ) -> Vec<Finding> {
+    if findings.iter().all(|finding| finding.rule != PINNED_TWICE) {
+        return findings;
+    }
     let rules = observed.lb_rules();
     let may_share = |(one, _): &Pinned<'_>, (other, _): &Pinned<'_>| {
         let services = [one, other].map(|pin| observed.services.get(&pin.service));
@@ -150,6 +153,8 @@ pub(super) fn unless_shared(
         .filter(|finding| !shared.contains(finding))
         .collect()
 }
+
+const PINNED_TWICE: Rule = Rule("address-pinned-twice");
 
 type Pinned<'d> = (&'d ServicePin, &'d PinnedAddress);
 
@@ -172,7 +177,7 @@ fn pinned_twice(address: IpAddr, pins: &[Pinned<'_>]) -> Option<Finding> {
         "{address} is pinned for Services `{}` and `{}`",
         first.service, second.service
     );
-    let finding = Finding::new(Severity::Warning, Rule("address-pinned-twice"), message);
+    let finding = Finding::new(Severity::Warning, PINNED_TWICE, message);
     let finding = finding.about(ObjectRef::service(&second.service));
     let finding = finding
         .at(&second_at.origin, "pinned again")
