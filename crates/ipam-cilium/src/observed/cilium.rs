@@ -171,7 +171,7 @@ impl Cilium {
     /// override `cilium-config`.
     pub fn operator_setting(&self, key: &str) -> Option<&str> {
         let effective = self.written(key).effective();
-        effective.filter(|text| !text.contains("$("))
+        effective.filter(|text| !setting_key::is_reference(text))
     }
 
     /// A setting of the operator, where it is written.

@@ -49,7 +49,7 @@ impl<'s> Written<'s> {
     /// what operators do with a faulty variable is not recorded.
     pub(super) fn is_unknown(self) -> bool {
         match self.argument {
-            Some(text) => text.contains("$("),
+            Some(text) => setting_key::is_reference(text),
             None => self.variable.is_some(),
         }
     }

@@ -95,6 +95,11 @@ pub(super) fn arguments_of_operator(container: &Container) -> BTreeMap<String, S
     hidden.chain(arguments(container)).collect()
 }
 
+/// Whether Kubernetes puts a variable into a value, which is therefore unknown.
+pub fn is_reference(value: &str) -> bool {
+    value.contains("$(")
+}
+
 /// The flags of an operator that only its environment sets.
 pub(super) fn only_variables(container: &Container) -> BTreeSet<String> {
     let flags = flags(container);

@@ -148,7 +148,7 @@ pub(super) fn rival_allocators(observed: &Observed) -> Vec<Finding> {
         (&observed.cilium.operator_arguments, observed.cilium.mode())
         && let Some(other) = arguments
             .get("ipam")
-            .filter(|other| **other != mode.as_str() && !other.contains("$("))
+            .filter(|other| **other != mode.as_str() && !setting_key::is_reference(other))
     {
         let message = format!(
             "the agents run with ipam `{mode}`, the operator with `{}`",
