@@ -13,7 +13,7 @@ use ipam_controller::{Answer, Bytes, ControllerEvent, HttpServer, Site, Visit};
 use ipam_core::net::Address;
 use ipam_doctor::map::AddressMap;
 
-/// The drawn map, or why there is none.
+/// The drawn map, or why it could not be drawn.
 type MapResult = Result<Arc<Drawn>, String>;
 
 /// A map with its page, which is drawn once: many visitors must cost a leader little more than one.
@@ -22,7 +22,7 @@ struct Drawn {
     page: OnceLock<Page>,
 }
 
-/// An HTML page, or why there is none.
+/// An HTML page, or why it could not be made.
 type Page = Result<Bytes, String>;
 
 impl Drawn {

@@ -55,7 +55,7 @@ mod watch;
 pub struct Loaded {
     /// Texts of the files, which findings quote.
     pub documents: Documents,
-    /// What the documents specify; incomplete if there are errors.
+    /// The desired state by the documents; incomplete if there are errors.
     pub desired: Desired,
     pub findings: Vec<Finding>,
     /// Id of the commit, if the documents were read from Git.

@@ -96,7 +96,7 @@ fn as_start_and_stop(range: Range) -> AddressBlock {
     }
 }
 
-/// Whether a key has the prefix of `cilium-ipam` and is none of its annotations of pools.
+/// Whether an annotation has the prefix of `cilium-ipam`, and pools have no such annotation.
 pub fn is_unknown(annotations: &BTreeMap<String, String>, key: &str) -> bool {
     annotations.contains_key(key) && key.starts_with(OUR_PREFIX) && !POOL_ANNOTATIONS.contains(&key)
 }

@@ -22,7 +22,7 @@ pub(super) enum Sent {
     Yes,
     /// The server refused Pods' evictions, and why.
     EvictionsRefused(Vec<String>),
-    /// The server refuses the step for good, for this reason.
+    /// The server refuses the step at every attempt, for this reason.
     Refused(String),
 }
 
