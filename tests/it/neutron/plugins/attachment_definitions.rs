@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use testbed::openstack::Options;
 use testbed::{or_skip, wait_until};
 
-use super::daemon::DaemonSet;
-use super::support::{Plugin, ports, stack};
 use crate::chart::Installed;
+use crate::neutron::daemon::DaemonSet;
+use crate::neutron::support::{Plugin, ports, stack};
 use crate::server::kubernetes;
 
 const GROUP: &str = "/apis/k8s.cni.cncf.io/v1";

@@ -6,8 +6,8 @@ use serde_json::json;
 use testbed::openstack::Options;
 use testbed::{OpenStack, or_skip};
 
-use super::daemon::{Daemon, DaemonSet, in_pool};
-use super::support::{Plugin, addresses, finish, ports, stack, start, variables};
+use crate::neutron::daemon::{Daemon, DaemonSet, in_pool};
+use crate::neutron::support::{Plugin, addresses, finish, ports, stack, start, variables};
 
 #[test]
 fn only_what_nobody_has_any_more_is_deleted() {

@@ -12,7 +12,7 @@ use testbed::{
     debian_file, wait_until,
 };
 
-use crate::neutron::secondary_route::ground::{OF_NODE, uplink};
+use crate::neutron::plugins::secondary_route::ground::{OF_NODE, uplink};
 use crate::support::node_program;
 
 /// The Node.

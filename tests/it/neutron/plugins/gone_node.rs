@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use testbed::openstack::{MEMBER_PASSWORD, Options as StackOptions};
 use testbed::{Fault, OpenStack, Options, Program, or_skip};
 
-use super::pairs::clouds_file;
-use super::support::{Plugin, finish, ports, stack};
+use crate::neutron::pairs::clouds_file;
+use crate::neutron::support::{Plugin, finish, ports, stack};
 use crate::server::{Server, kubernetes, node};
 use crate::support::{Ran, TextAssertions, node_program};
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use testbed::openstack::{MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
 use testbed::{Fault, OpenStack, or_skip, wait_until};
 
-use super::support::{finish, stack, start_of, variables};
+use crate::neutron::support::{finish, stack, start_of, variables};
 use crate::support::{Ran, node_program};
 
 /// Where a binary of the plugin of 2020 lies.

@@ -9,10 +9,10 @@ use testbed::{debian_file, library_folders, or_skip};
 
 use super::machine::{Machine, PORT};
 use super::proxy::{SERVICE, SERVICE_PORT, create_service, start_kube_proxy};
-use crate::neutron::secondary_route::ground::{
+use crate::neutron::plugins::secondary_route::ground::{
     BEHIND_ROUTER, BEHIND_ROUTER_V6, OF_NODE, OF_ROUTER,
 };
-use crate::neutron::secondary_route::{documented, neutron_network};
+use crate::neutron::plugins::secondary_route::{documented, neutron_network};
 use crate::neutron::support::{Plugin, stack};
 
 const OUTSIDE: [&str; 2] = [BEHIND_ROUTER, BEHIND_ROUTER_V6];

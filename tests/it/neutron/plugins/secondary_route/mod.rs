@@ -13,7 +13,7 @@ use testbed::{OpenStack, nft, or_skip};
 
 use self::ground::{BEHIND_ROUTER, ELSEWHERE_ON_NODE, Ground, OF_NODE, OF_ROUTER, PORT};
 use super::input::snippets;
-use super::support::{Plugin, addresses, ports, stack};
+use crate::neutron::support::{Plugin, addresses, ports, stack};
 use crate::support::TextAssertions;
 
 /// The port of Services.

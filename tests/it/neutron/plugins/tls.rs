@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testbed::openstack::{DOMAIN, MEMBER_PASSWORD, MEMBER_PROJECT, MEMBER_USER, Options};
 use testbed::{OpenStack, TlsFront, or_skip};
 
-use super::support::{Plugin, ports, stack};
+use crate::neutron::support::{Plugin, ports, stack};
 
 /// A clouds.yaml of the node, whose cloud has these additional fields.
 fn plugin(stack: &OpenStack, network: &str, keystone: &TlsFront, more: &Value) -> Plugin {

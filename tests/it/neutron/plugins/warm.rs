@@ -10,8 +10,8 @@ use serde_json::json;
 use testbed::openstack::{Database, Options};
 use testbed::{OpenStack, Random, fresh_seed, or_skip};
 
-use super::daemon::{DaemonSet, in_pool};
-use super::support::{Plugin, addresses, fault, finish, ports, stack};
+use crate::neutron::daemon::{DaemonSet, in_pool};
+use crate::neutron::support::{Plugin, addresses, fault, finish, ports, stack};
 
 fn network(stack: &OpenStack, name: &str, cidr: &str) -> String {
     let network = stack.create_network(name).unwrap();

@@ -12,7 +12,7 @@ use testbed::{OpenStack, or_skip, wait_until};
 
 use self::support::{Handover, Machine, lasting, told};
 use super::node::Node;
-use super::support::{addresses, fault, finish, stack};
+use crate::neutron::support::{addresses, fault, finish, stack};
 
 #[test]
 fn a_nic_goes_to_a_pod_and_comes_back_as_it_was() {

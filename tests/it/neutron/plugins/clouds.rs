@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use testbed::openstack::{ApplicationCredential, Options};
 use testbed::{OpenStack, or_skip};
 
-use super::support::{Plugin, fault, ports, stack};
+use crate::neutron::support::{Plugin, fault, ports, stack};
 use crate::support::TextAssertions;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{fault, finish, start, variables};
+use crate::neutron::support::{fault, finish, start, variables};
 use crate::support::{Folder, TextAssertions, node_program};
 use neutron_cni::Settings;
 use neutron_cni::cni::Arguments;

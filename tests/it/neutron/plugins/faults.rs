@@ -8,7 +8,7 @@ use serde_json::json;
 use testbed::openstack::Options;
 use testbed::{Fault, OpenStack, or_skip, wait_until};
 
-use super::support::{Plugin, fault, finish, ports, stack, variables};
+use crate::neutron::support::{Plugin, fault, finish, ports, stack, variables};
 use crate::support::{Ran, node_program};
 
 #[test]

@@ -9,7 +9,7 @@ use testbed::openstack::Options;
 use testbed::{Random, fresh_seed, or_skip};
 
 use super::support::{Handover, Machine, lasting};
-use crate::neutron::node::Node;
+use crate::neutron::plugins::node::Node;
 use crate::neutron::support::{addresses, fault, finish, stack};
 
 const NICS: u32 = 8;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testbed::openstack::{ADMIN_PASSWORD, ADMIN_PROJECT, ADMIN_USER, Options};
 use testbed::{OpenStack, or_skip};
 
-use super::support::{Plugin, addresses, fault, finish, ports, stack, start, variables};
+use crate::neutron::support::{Plugin, addresses, fault, finish, ports, stack, start, variables};
 
 #[test]
 fn what_is_asked_for_is_given() {

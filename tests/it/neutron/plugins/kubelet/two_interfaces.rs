@@ -6,8 +6,8 @@ use testbed::{OpenStack, or_skip};
 
 use super::machine::{Machine, PORT};
 use super::proxy::{SERVICE, SERVICE_PORT, create_service, start_kube_proxy};
-use crate::neutron::input::snippets;
-use crate::neutron::secondary_route::ground::{OF_NODE, OF_ROUTER};
+use crate::neutron::plugins::input::snippets;
+use crate::neutron::plugins::secondary_route::ground::{OF_NODE, OF_ROUTER};
 use crate::neutron::support::{Plugin, stack};
 
 #[test]

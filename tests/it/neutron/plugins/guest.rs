@@ -6,7 +6,7 @@ use testbed::openstack::{ApplicationCredential, Internal, Options};
 use testbed::{CniPlugin, Guest, Initramfs, OpenStack, Program, Setup, build, or_skip};
 
 use super::input::{pages, snippets};
-use super::support::{addresses, ports, stack};
+use crate::neutron::support::{addresses, ports, stack};
 use crate::support::{Ran, TextAssertions, node_program};
 
 /// The guest's name in its firmware; its ports are named after it.

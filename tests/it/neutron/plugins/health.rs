@@ -4,8 +4,8 @@ use serde_json::json;
 use testbed::openstack::{MEMBER_PASSWORD, Options};
 use testbed::or_skip;
 
-use super::daemon::{Daemon, DaemonSet, in_pool};
-use super::support::{Plugin, stack};
+use crate::neutron::daemon::{Daemon, DaemonSet, in_pool};
+use crate::neutron::support::{Plugin, stack};
 use crate::readme::metrics;
 use crate::running::http_get;
 use crate::support::{TextAssertions, repository};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testbed::OpenStack;
 
 use super::support::{Handover, lasting, told};
-use crate::neutron::node::Node;
+use crate::neutron::plugins::node::Node;
 use crate::neutron::support::{fault, finish};
 
 pub fn nothing_moves_when_something_is_wrong(stack: &OpenStack, node: &Node) {

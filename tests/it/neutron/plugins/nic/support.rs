@@ -9,7 +9,7 @@ use std::sync::MutexGuard;
 use serde_json::{Value, json};
 use testbed::{LoopbackRelay, OpenStack};
 
-use crate::neutron::node::Node;
+use crate::neutron::plugins::node::Node;
 use crate::neutron::support::{Plugin, finish};
 use crate::support::Ran;
 

@@ -9,7 +9,7 @@ use testbed::{Ending, OpenStack, Random, fresh_seed, or_skip};
 
 use super::machine::{DAEMON, Machine};
 use super::ways::one_port;
-use crate::neutron::secondary_route::neutron_network;
+use crate::neutron::plugins::secondary_route::neutron_network;
 use crate::neutron::support::{Plugin, stack};
 
 /// Pods that are created at once.

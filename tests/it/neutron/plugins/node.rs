@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testbed::{CniPlugin, Program, Programs, build, debian_file};
 
-use super::support::Plugin;
+use crate::neutron::support::Plugin;
 use crate::support::{Ran, node_program};
 
 /// Names in the configurations of the tests.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testbed::{wait_until, within};
 
-use crate::neutron::node::Node;
+use crate::neutron::plugins::node::Node;
 use crate::neutron::support::finish;
 use crate::support::Ran;
 

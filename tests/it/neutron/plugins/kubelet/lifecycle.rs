@@ -6,7 +6,7 @@ use testbed::{ContainerNode, Ending, OpenStack, or_skip};
 
 use super::machine::{DAEMON, Disk, Machine, PORT, manifest};
 use super::ways::one_port;
-use crate::neutron::secondary_route::neutron_network;
+use crate::neutron::plugins::secondary_route::neutron_network;
 use crate::neutron::support::{Plugin, stack};
 
 /// Of the network's configuration.

@@ -8,7 +8,7 @@ use testbed::openstack::Options;
 use testbed::{OpenStack, or_skip, wait_until};
 
 use super::node::Node;
-use super::support::{Plugin, addresses, ports, stack};
+use crate::neutron::support::{Plugin, addresses, ports, stack};
 use crate::support::TextAssertions;
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 use testbed::openstack::{Database, Options};
 use testbed::{OpenStack, Random, fresh_seed, or_skip};
 
-use super::support::{Plugin, finish, ports, stack};
+use crate::neutron::support::{Plugin, finish, ports, stack};
 
 /// Containers, and how many are served at once.
 const CONTAINERS: usize = 64;
