@@ -24,7 +24,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build and test the pure crates alone, in seconds.
+    /// Test the pure crates and the cases on files, in a minute or two.
     Quick,
     /// Check formatting, lints, dependencies and documentation.
     Check,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use super::companion;
+use super::companion::{self, Profile};
 use crate::cargo;
 use crate::suite::{Expected, Guard, Output, Suite};
 
@@ -24,12 +24,10 @@ pub struct Arguments {
     arguments: Vec<String>,
 }
 
-/// The proofs of the suite, with fewer repetitions where a repetition takes long. The model is not
-/// among them: its tests explore the smaller worlds, and the large ones take many minutes. `faulty`
-/// and `soak` are not either: they take more than 20 seconds, and `.ci/scheduled` runs them, and
-/// `migrate` and `upgrades`.
-const IN_SUITE: [(&str, &[&str]); 11] = [
-    ("simulate", &["--seeds", "5000"]),
+/// The proofs of the suite, with few repetitions. `properties`, `hostile` and `retry` are tests, which the
+/// suite runs anyway. `.ci/scheduled` repeats all proofs more often, and runs those that take longer.
+const IN_SUITE: [(&str, &[&str]); 8] = [
+    ("simulate", &["--seeds", "500"]),
     ("appliers", &[]),
     ("kills", &["--times", "10"]),
     ("paused", &[]),
@@ -37,14 +35,13 @@ const IN_SUITE: [(&str, &[&str]); 11] = [
     ("restore", &["--rounds", "3"]),
     ("rival", &[]),
     ("leader", &["--nodes", "400"]),
-    ("properties", &["--cases", "500"]),
-    ("hostile", &[]),
-    ("retry", &["--cases", "2000"]),
 ];
 
 /// How the proofs run.
 #[derive(Clone, Copy)]
 pub struct Setting<'s> {
+    /// How the programs of the proofs are compiled.
+    pub profile: Profile,
     /// Protects the machine's own folders.
     pub guard: Guard,
     /// The skips that are allowed; without it, every skip is.
@@ -59,6 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .map(Expected::read)
         .transpose()?;
     let setting = Setting {
+        profile: Profile::Release,
         guard: Guard::None,
         expected: expected.as_ref(),
     };
@@ -80,8 +78,8 @@ impl Setting<'_> {
 
     fn one(self, name: &str, arguments: &[String]) -> Result<()> {
         match name {
-            "model" => companion::run_alone("model", arguments, self.guard),
-            "simulate" => companion::run_alone("simulator", arguments, self.guard),
+            "model" => companion::run_alone("model", arguments, self.profile, self.guard),
+            "simulate" => companion::run_alone("simulator", arguments, self.profile, self.guard),
             "properties" => {
                 let cases = cases("properties", arguments, "5000")?;
                 self.tests("properties", Some(("PROPTEST_CASES", &cases)))
@@ -93,7 +91,7 @@ impl Setting<'_> {
                     .into_iter()
                     .chain(arguments.iter().cloned())
                     .collect();
-                companion::run("prove", &words, self.guard)
+                companion::run("prove", &words, self.profile, self.guard)
             }
         }
     }

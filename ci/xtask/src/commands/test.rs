@@ -8,11 +8,11 @@ use anyhow::Result;
 use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Error, Program, build};
 
-use super::companion;
+use super::companion::Profile;
 use super::prove::Setting;
 use super::testbed::PROGRAMS;
 use crate::cargo;
-use crate::suite::{Expected, Guard, Output, Suite};
+use crate::suite::{Expected, Guard, Output, PLUGIN_TESTS, Plugins, Skip, Suite};
 
 const SUITE: &str = "test --workspace --all-features";
 
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.are_for_all() {
         suite_and_proofs(expected)?;
     } else {
-        suite(SUITE, &arguments.arguments, expected)?;
+        suite(SUITE, &arguments.arguments, None, expected)?;
     }
     if arguments.agent {
         agent_tests(expected)
@@ -86,25 +86,47 @@ fn prepare_programs() -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests and then the proofs, which are built while the tests wait for servers.
+/// Runs the tests and then the proofs. The tests of the plugins are left out if nothing that they
+/// run has changed since they passed.
 fn suite_and_proofs(expected: Option<&Expected>) -> Result<()> {
-    let proofs = companion::Build::start()?;
-    let guard = suite(SUITE, &[], expected)?;
-    proofs.finish()?;
-    Setting { guard, expected }.all()
+    let plugins = Plugins::of(cargo::root());
+    let left_out = plugins.unchanged();
+    let guard = suite(SUITE, &[], left_out.as_ref(), expected)?;
+    let setting = Setting {
+        profile: Profile::Dev,
+        guard,
+        expected,
+    };
+    setting.all()?;
+    if left_out.is_none() {
+        plugins.passed()?;
+    }
+    Ok(())
 }
 
-/// Runs the tests; returns the guard that it found.
-fn suite(words: &str, arguments: &[String], expected: Option<&Expected>) -> Result<Guard> {
+/// Runs the tests, without those of the plugins if they are left out; returns the guard that it found.
+fn suite(
+    words: &str,
+    arguments: &[String],
+    left_out: Option<&Skip>,
+    expected: Option<&Expected>,
+) -> Result<Guard> {
     let (guard, missing) = Guard::find()?;
+    let words = match left_out {
+        Some(_) => format!("{words} -- --skip {PLUGIN_TESTS}"),
+        None => words.to_owned(),
+    };
     let mut tally = Suite {
-        words,
+        words: &words,
         arguments,
         variable: None,
         guard,
     }
     .run(Output::Shown)?;
-    missing.into_iter().for_each(|skip| tally.add(skip));
+    missing
+        .into_iter()
+        .chain(left_out.cloned())
+        .for_each(|skip| tally.add(skip));
     println!("{tally}");
     expected.map_or(Ok(()), |expected| expected.check(&tally))?;
     Ok(guard)
@@ -119,6 +141,7 @@ fn agent_tests(expected: Option<&Expected>) -> Result<()> {
             "{SUITE} -- --ignored agent comment_gitea gitea_actions guests operator_1_18 racks services_of_cilium transitions --test-threads=1"
         ),
         &[],
+        None,
         expected,
     )
     .map(drop)

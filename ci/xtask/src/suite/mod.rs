@@ -3,6 +3,7 @@
 
 mod expected;
 mod guard;
+mod plugins;
 mod tally;
 
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +18,8 @@ use crate::cargo;
 
 pub use expected::Expected;
 pub use guard::Guard;
-pub use tally::Tally;
+pub use plugins::{Plugins, TESTS as PLUGIN_TESTS};
+pub use tally::{Skip, Tally};
 
 /// Tests that run at once for each core. Most of the time, tests wait for servers.
 const TESTS_PER_CORE: usize = 2;
