@@ -36,19 +36,8 @@ pub(super) fn service(name: &str, color: &str, addresses: &[&str]) -> Value {
         "status": {"loadBalancer": {"ingress": ingress}}})
 }
 
-/// The Service with hostnames instead of addresses.
-pub(super) fn named(mut service: Value, hostname: &str) -> Value {
-    service["status"]["loadBalancer"]["ingress"] = json!([{"hostname": hostname}]);
-    service
-}
-
 pub(super) fn annotated(mut object: Value, key: &str, value: &str) -> Value {
     object["metadata"]["annotations"][key] = value.into();
-    object
-}
-
-pub(super) fn with_spec(mut object: Value, key: &str, value: Value) -> Value {
-    object["spec"][key] = value;
     object
 }
 
@@ -67,14 +56,7 @@ pub(super) fn cilium_node(name: &str, blocks: &[&str]) -> Value {
         "metadata": {"name": name, "uid": name, "resourceVersion": "1"}, "spec": {"ipam": {"podCIDRs": blocks}}})
 }
 
-/// A policy that announces pod CIDRs of every node, and every Service.
-pub(super) fn policy() -> Value {
-    json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumBGPPeeringPolicy", "metadata": {"name": "racks"},
-        "spec": {"virtualRouters": [{"localASN": 65001, "exportPodCIDR": true, "serviceSelector": {},
-            "neighbors": [{"peerASN": 65000, "peerAddress": "192.0.2.254/32"}]}]}})
-}
-
-/// The newer objects, that announce the same.
+/// BGP objects that announce pod CIDRs of every node, and every Service.
 pub(super) fn cluster_config() -> Vec<Value> {
     let object = |kind: &str, labels: Value, spec: Value| json!({"apiVersion": "cilium.io/v2alpha1", "kind": kind, "metadata": {"name": "racks", "labels": labels}, "spec": spec});
     let peer = json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "racks"}});
