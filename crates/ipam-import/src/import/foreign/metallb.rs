@@ -192,8 +192,6 @@ fn have_common_services(one: &MetalPool, two: &MetalPool) -> bool {
 }
 
 #[cfg(test)]
-mod announcing_tests;
-#[cfg(test)]
 mod tests;
 
 /// The YAML text of MetalLB's ConfigMap; `None` for any other object.

@@ -1,4 +1,6 @@
-//! Hostile objects, for the tests of all importers.
+//! Hostile objects and cases, for the tests of all importers.
+
+mod cases;
 
 use proptest::prelude::*;
 use serde_json::Value;
