@@ -385,6 +385,8 @@ fn times(entries: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use jiff::Timestamp;
 
     use super::*;
@@ -415,221 +417,42 @@ mod tests {
 
     /// One object of each kind, in which every field that a view reads has a value.
     fn full_objects() -> Vec<(ObservedKind, Value)> {
-        let selector = json!({
-            "matchLabels": {"a": "b"},
-            "matchExpressions": [{"key": "c", "operator": "In", "values": ["d"]}],
-        });
-        let containers = |name: &str, args: Value| {
-            json!([{"name": name, "image": "r/cilium:v1.19.3", "command": [name], "args": args,
-                "env": [{"name": "TOKEN", "value": "secret"},
-                    {"name": "CILIUM_ENABLE_LB_IPAM", "value": "true"}]}])
-        };
-        let workload = |name: &str, args: Value| {
-            json!({"replicas": 2, "template": {"spec": {"containers": containers(name, args),
-                "initContainers": containers("config", json!(["--source=cilium-node-config"]))}}})
-        };
-        let owned = json!([{"manager": "m", "operation": "Update", "time": "2026-01-02T03:04:05Z",
-            "fieldsV1": {
-                "f:metadata": {"f:labels": {"f:l": {}}, "f:annotations": {
-                    "f:network.cilium.io/ipv4-pod-cidr": {}, "f:other": {}}},
-                "f:spec": {"f:podCIDR": {}, "f:podCIDRs": {"v:\"x\"": {}}, "f:taints": {},
-                    "f:ipam": {"f:podCIDRs": {}}}}},
-            {"manager": "n", "fieldsV1": {"f:status": {}}}]);
-        let ours = json!([{"manager": "cilium-ipam", "time": "2026-01-02T03:04:05Z",
-            "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}, "f:annotations": {"f:n": {}}},
-                "f:spec": {"f:blocks": {}}}}]);
-        let requested = json!([{"manager": "cilium-ipam",
-            "fieldsV1": {"f:metadata": {"f:annotations": {
-                "f:lbipam.cilium.io/ips": {}, "f:io.cilium/lb-ipam-ips": {}}}}}]);
-        let condition = |kind: &str| {
-            json!({"type": kind, "status": "True", "reason": "r", "message": "7",
-                "lastTransitionTime": "2026-01-02T03:04:05Z"})
-        };
-        let objects = [
-            (
-                ObservedKind::CiliumDaemonSet,
-                json!({"metadata": {"labels":
-                {"helm.sh/chart": "cilium-1.19.3"}},
-                "spec": workload("cilium-agent", json!(["--ipam", "kubernetes", "--secret=x"]))}),
-            ),
-            (
-                ObservedKind::CiliumConfig,
-                json!({
-                "metadata": {"managedFields": [{"manager": "helm", "time": "2026-01-02T03:04:05Z"}]},
-                "data": setting_key::ALL.iter().map(|key| ((*key).to_owned(), json!("true")))
-                    .chain([("ipam".to_owned(), json!("kubernetes")),
-                        ("secret".to_owned(), json!("secret"))])
-                    .collect::<Map<String, Value>>()}),
-            ),
-            (
-                ObservedKind::MoreDefinitions,
-                json!({"metadata": {"name": "ciliumendpoints.cilium.io"}, "spec": {"versions":
-                    [{"name": "v2", "served": true, "storage": true,
-                        "schema": {"openAPIV3Schema": {"properties": {"secret": {}}}}}]},
-                    "status": {"storedVersions": ["v2"]}}),
-            ),
-            (
-                ObservedKind::CiliumOperator,
-                json!({"metadata": {"generation": 3},
-                "spec": workload("cilium-operator", json!(["--cluster-pool-ipv4-cidr=10.0.0.0/8"])),
-                "status": {"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2}}),
-            ),
-            (
-                ObservedKind::ControllerPod,
-                json!({"spec": {"containers": containers(
-                "kube-controller-manager",
-                json!(["--allocate-node-cidrs=true", "--cluster-cidr=10.1.0.0/16"]))}}),
-            ),
-            (
-                ObservedKind::ControllerDaemonSet,
-                json!({"spec": workload("c", json!(["cloud-controller-manager", "--secret=x",
-                    "--configure-cloud-routes=true"]))}),
-            ),
-            (
-                ObservedKind::CiliumAgentPod,
-                json!({"spec": {"nodeName": "n", "containers":
-                containers("cilium-agent", json!([]))},
-                "status": {"startTime": "2026-01-02T03:04:05Z"}}),
-            ),
-            (
-                ObservedKind::CiliumNodeConfig,
-                json!({
-                "metadata": {"labels": {"l": "m"}, "ownerReferences":
-                    [{"kind": "Node", "uid": "u", "name": "n"}]},
-                "spec": {"nodeSelector": selector, "defaults": {"ipv4-range": "10.0.7.0/24"}}}),
-            ),
-            (
-                ObservedKind::ServiceCidr,
-                json!({"spec": {"cidrs": ["10.96.0.0/12"]}}),
-            ),
-            (
-                ObservedKind::LoadBalancerPool,
-                json!({
-                "metadata": {"labels": {"l": "m"}, "annotations": {"n": "o"},
-                    "managedFields": ours},
-                "spec": {"cidrs": [{"cidr": "20.0.0.0/24"}], "disabled": true,
-                    "blocks": [{"start": "20.0.1.1", "stop": "20.0.1.9"}],
-                    "serviceSelector": selector, "allowFirstLastIPs": "No"},
-                "status": {"conditions": [condition("cilium.io/PoolConflict"),
-                    condition("cilium.io/IPsTotal"), condition("cilium.io/IPsUsed"),
-                    condition("cilium.io/IPsAvailable")]}}),
-            ),
-            (
-                ObservedKind::PodIpPool,
-                json!({"metadata": {"labels": {"l": "m"}},
-                "spec": {"ipv4": {"cidrs": ["10.3.0.0/16"], "maskSize": 24},
-                    "ipv6": {"cidrs": ["fd00::/48"], "maskSize": 64}}}),
-            ),
-            (
-                ObservedKind::Service,
-                json!({
-                "metadata": {"labels": {"l": "m"}, "annotations": SERVICE_ANNOTATIONS.as_flattened()
-                    .iter().map(|key| ((*key).to_owned(), json!("20.0.0.9")))
-                    .chain([("secret".to_owned(), json!("secret")),
-                        ("io.cilium/lb-ipam-pool".to_owned(), json!("red"))])
-                    .collect::<Map<String, Value>>(),
-                    "ownerReferences": [{"kind": "Gateway", "name": "g", "controller": true}],
-                    "managedFields": requested},
-                "spec": {"type": "LoadBalancer", "loadBalancerClass": "io.cilium/l2-announcer",
-                    "loadBalancerIP": "20.0.0.9", "ipFamilyPolicy": "PreferDualStack",
-                    "ipFamilies": ["IPv4", "IPv6"], "externalTrafficPolicy": "Local",
-                    "ports": [{"port": 53, "protocol": "UDP", "name": "dns"}],
-                    "selector": {"app": "a"}},
-                "status": {"loadBalancer": {"ingress": [{"ip": "20.0.0.9"}]},
-                    "conditions": [condition("cilium.io/IPAMRequestSatisfied")]}}),
-            ),
-            (
-                ObservedKind::BgpPeeringPolicy,
-                json!({"spec": {"nodeSelector": selector,
-                "virtualRouters": [{"exportPodCIDR": true, "serviceSelector": selector,
-                    "neighbors": [{"peerAddress": "192.0.2.254/32", "families": [{"afi": "ipv4", "safi": "unicast"}]}]}]}}),
-            ),
-            (
-                ObservedKind::BgpClusterConfig,
-                json!({"spec": {"nodeSelector": selector,
-                "bgpInstances": [{"peers": [{"peerAddress": "192.0.2.253", "peerConfigRef": {"name": "p"}}]}]}}),
-            ),
-            (
-                ObservedKind::BgpPeerConfig,
-                json!({"spec": {"families":
-                [{"afi": "ipv6", "safi": "unicast", "advertisements": selector}]}}),
-            ),
-            (
-                ObservedKind::BgpAdvertisement,
-                json!({"metadata": {"labels": {"l": "m"}},
-                "spec": {"advertisements": [{"advertisementType": "PodCIDR",
-                    "selector": selector, "service": {"addresses": ["LoadBalancerIP"]}}]}}),
-            ),
-            (
-                ObservedKind::L2AnnouncementPolicy,
-                json!({"spec": {"serviceSelector": selector, "nodeSelector": selector,
-                "loadBalancerIPs": true}}),
-            ),
-            (
-                ObservedKind::SpeakerConfig,
-                json!({"data": {"config.yaml": "peers: [{password: secret, peer-address: 192.0.2.252, node-selectors: [{match-labels: {a: b}}]}]", "secret": "secret"}}),
-            ),
-            (
-                ObservedKind::KubeadmConfig,
-                json!({"data": {KUBEADM_KEY: "networking: {podSubnet: 10.1.0.0/16}\ncontrollerManager: {extraArgs: {token: secret}}", "secret": "secret"}}),
-            ),
-            (
-                ObservedKind::RouterDaemonSet,
-                json!({"metadata": {"namespace": "kube-flannel"},
-                "spec": {"template": {"spec": {"hostNetwork": true, "containers":
-                    [{"name": "c", "image": "r/flannel:v1", "command": ["flanneld"], "args": ["--secret=x"]}]}}}}),
-            ),
-            (
-                ObservedKind::RouterDaemonSet,
-                json!({"metadata": {"namespace": "calico-system"},
-                "spec": {"template": {"spec": {"hostNetwork": true, "containers":
-                    [{"name": "c", "image": "r:5000/calico/node:v3", "args": ["--secret=x"],
-                        "env": [{"name": "USE_POD_CIDR", "value": "true"}, {"name": "secret"}]}]}}}}),
-            ),
-            (
-                ObservedKind::CiliumNode,
-                json!({
-                "metadata": {"ownerReferences": [{"kind": "Node", "uid": "u"}],
-                    "annotations": {"cilium.io/do-not-gc": "true",
-                        "ipam.cilium.io/ignore": "true"},
-                    "managedFields": owned},
-                "spec": {"ipam": {"podCIDRs": ["10.0.0.0/24"], "pools": {"allocated":
-                    [{"pool": "p", "cidrs": ["10.0.1.0/24"]}]}}},
-                "status": {"ipam": {"operator-status": {"error": "e"}}}}),
-            ),
-            (
-                ObservedKind::Node,
-                json!({
-                "metadata": {"labels": {"l": "m"}, "managedFields": owned, "annotations": {
-                    "network.cilium.io/ipv4-pod-cidr": "10.0.0.0/24",
-                    "network.cilium.io/ipv6-pod-cidr": "fd00::/64",
-                    "io.cilium.network.ipv4-pod-cidr": "10.0.1.0/24",
-                    "io.cilium.network.ipv6-pod-cidr": "fd00:1::/64",
-                    "cilium-ipam.io/protected": "true", "ipam.cilium.io/ignore": "true",
-                    "k3s.io/node-args": "[\"server\",\"--token=secret\",\"--cluster-cidr=10.1.0.0/16\"]",
-                    "secret": "secret"}},
-                "spec": {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24", "fd00:2::/64"],
-                    "providerID": "p"},
-                "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}],
-                    "nodeInfo": {"kubeletVersion": "v1.33.4+k3s1", "osImage": "Talos"},
-                    "allocatable": {"pods": "110", "secret": "1"}}}),
-            ),
-            (
-                ObservedKind::Claims,
-                json!({"data": {CLAIMS_KEY:
-                "{\"format_version\":\"1.0\",\"claims\":[],\"quarantined\":[]}"}}),
-            ),
-            (
-                ObservedKind::Migration,
-                json!({"data": {MIGRATION_KEY: json!({
-                    "id": "m", "state": "running", "wave": 1,
-                    "schedule": {"waves": [{"nodes": ["n1"]}, {"nodes": ["n2", "n3"]}]},
-                }).to_string()}}),
-            ),
-        ];
-        let definitions = CiliumKind::ALL.map(definition);
-        let all = objects.into_iter().chain(definitions);
-        all.map(named).collect()
+        let entries: Vec<BTreeMap<String, Value>> =
+            serde_yaml::from_str(include_str!("full_objects.yaml")).unwrap();
+        let entries = entries.into_iter().flatten();
+        let mut objects: Vec<_> = entries
+            .map(|(kind, object)| (kind_called(&kind), object))
+            .collect();
+        for (kind, object) in &mut objects {
+            let (keys, place, value) = match kind {
+                ObservedKind::CiliumConfig => (setting_key::ALL, &mut object["data"], "true"),
+                ObservedKind::Service => (
+                    SERVICE_ANNOTATIONS.as_flattened(),
+                    &mut object["metadata"]["annotations"],
+                    "20.0.0.9",
+                ),
+                _ => continue,
+            };
+            let place = place.as_object_mut().unwrap();
+            for key in keys {
+                place
+                    .entry((*key).to_owned())
+                    .or_insert_with(|| value.into());
+            }
+        }
+        objects.extend(CiliumKind::ALL.map(definition));
+        objects.into_iter().map(named).collect()
+    }
+
+    fn kind_called(name: &str) -> ObservedKind {
+        *every_kind()
+            .find(|kind| format!("{kind:?}") == name)
+            .unwrap_or_else(|| panic!("no kind is called {name}"))
+    }
+
+    fn every_kind() -> impl Iterator<Item = &'static ObservedKind> {
+        let of_plans = ObservedKind::OF_PLANS.iter();
+        of_plans.chain(&ObservedKind::OF_EXAMINATIONS)
     }
 
     fn definition(kind: CiliumKind) -> (ObservedKind, Value) {
@@ -848,10 +671,7 @@ mod tests {
         let scripts = controller_managers().into_iter();
         let scripts = scripts.map(|(pod, _)| named((ObservedKind::ControllerPod, pod)));
         whole.extend(scripts);
-        for kind in ObservedKind::OF_PLANS
-            .iter()
-            .chain(&ObservedKind::OF_EXAMINATIONS)
-        {
+        for kind in every_kind() {
             assert!(
                 whole.iter().any(|(of, _)| of == kind),
                 "{kind:?} is missing"
