@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, Ran, args, repository};
+use super::support::{Folder, Ran, args, documents, repository};
 
 const CASES: &str = "tests/it/cases";
 
@@ -176,14 +176,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The documents of a file that may not exist.
 fn objects(path: &Path) -> Vec<Value> {
-    let Ok(text) = std::fs::read_to_string(path) else {
-        return Vec::new();
-    };
-    // A node may be called `n`, which is a boolean in YAML 1.1.
-    let options = serde_yaml::options! { strict_booleans: true };
-    serde_yaml::from_multiple_with_options(&text, options)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    match path.exists() {
+        true => documents(path),
+        false => Vec::new(),
+    }
 }
 
 fn identity(object: &Value) -> [&Value; 3] {

@@ -1,7 +1,7 @@
 //! Text from any source never acts as more than text on a terminal, in a comment or on a page.
 
 use super::markdown::assert_text_only;
-use super::support::{Folder, KUBERNETES, cluster, pool};
+use super::support::{Folder, KUBERNETES, cluster, documents, repository};
 
 /// Colours, a title, the direction of text, invisible tags, markup, links and commands for CI
 /// systems. JSON escapes, so that they fit into a cluster file.
@@ -34,12 +34,6 @@ const PIECES: [&str; 24] = [
     "section_end:1",
     "\"",
 ];
-
-fn address_pool(name: &str, cidr: &str) -> String {
-    format!(
-        "apiVersion: cilium.io/v2\nkind: CiliumLoadBalancerIPPool\nmetadata: {{name: {name}, labels: {{a: b}}}}\nspec: {{blocks: [{{cidr: {cidr}}}]}}\n"
-    )
-}
 
 fn harmful(c: char) -> bool {
     let invisible = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}');
@@ -81,146 +75,12 @@ fn made_of_pieces(random: &mut fastrand::Rng) -> String {
 
 /// A world with this text in every free field; it has JSON's escapes.
 pub fn folder(h: &str) -> Folder {
-    let cidr = "network.cilium.io/ipv4-pod-cidr";
-    let manager = format!(
-        r#"[{{"manager":"{h}","operation":"Update","time":"{h}","fieldsV1":{{"f:metadata":{{"f:annotations":{{"f:{cidr}":{{}}}}}}}}}}]"#
-    );
-    let item = |kind: &str, metadata: &str, rest: &str| {
-        let (api, kind) = kind.rsplit_once('/').unwrap();
-        format!(r#"{{"apiVersion":"{api}","kind":"{kind}","metadata":{{{metadata}}},{rest}}}"#)
-    };
-    let identity = r#""uid":"u","resourceVersion":"1""#;
-    let items = [
-        item(
-            "v1/Node",
-            &format!(r#""name":"labels",{identity},"labels":{{"rack":"{h}","{h}":"x"}}"#),
-            r#""spec":{}"#,
-        ),
-        item(
-            "v1/Node",
-            &format!(r#""name":"annotated",{identity},"annotations":{{"{cidr}":"{h}"}}"#),
-            r#""spec":{}"#,
-        ),
-        item(
-            "v1/Node",
-            &format!(
-                r#""name":"drifted",{identity},"annotations":{{"{cidr}":"10.20.9.0/24"}},"managedFields":{manager}"#
-            ),
-            r#""spec":{"podCIDR":"10.20.8.0/24","podCIDRs":["10.20.8.0/24"]}"#,
-        ),
-        item(
-            "v1/Node",
-            &format!(r#""name":"{h}",{identity}"#),
-            &format!(r#""spec":{{"podCIDR":"{h}"}}"#),
-        ),
-        item(
-            "v1/Node",
-            &format!(r#""name":"spec","uid":"{h}","resourceVersion":"{h}""#),
-            &format!(r#""spec":{{"podCIDRs":["{h}"]}}"#),
-        ),
-        item(
-            "v1/Node",
-            r#""name":"addressed","uid":"u","resourceVersion":"1""#,
-            &format!(r#""spec":{{}},"status":{{"addresses":[{{"type":"{h}","address":"{h}"}}]}}"#),
-        ),
-        item(
-            "cilium.io/v2/CiliumNode",
-            &format!(r#""name":"{h}""#),
-            &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#),
-        ),
-        item(
-            "cilium.io/v2/CiliumNode",
-            &format!(r#""name":"refused","ownerReferences":[{{"kind":"{h}"}}]"#),
-            &format!(
-                r#""spec":{{"ipam":{{"pools":{{"allocated":[{{"pool":"{h}","cidrs":["{h}"]}}]}}}}}},"status":{{"ipam":{{"operator-status":{{"error":"{h}"}}}}}}"#
-            ),
-        ),
-        item(
-            "cilium.io/v2/CiliumBGPAdvertisement",
-            &format!(r#""name":"{h}","labels":{{"{h}":"{h}"}}"#),
-            r#""spec":{"advertisements":[{"advertisementType":"PodCIDR"}]}"#,
-        ),
-        item(
-            "cilium.io/v2/CiliumNodeConfig",
-            &format!(r#""name":"{h}","namespace":"kube-system""#),
-            &format!(r#""spec":{{"nodeSelector":{{}},"defaults":{{"ipv4-range":"{h}"}}}}"#),
-        ),
-        item(
-            "v1/Pod",
-            r#""name":"cilium-a","namespace":"kube-system","labels":{"k8s-app":"cilium"}"#,
-            &format!(
-                r#""spec":{{"nodeName":"{h}","containers":[{{"name":"cilium-agent","image":"{h}:v1.18.0"}}]}},"status":{{"startTime":"{h}"}}"#
-            ),
-        ),
-        item(
-            "v1/Pod",
-            r#""name":"cilium-b","namespace":"kube-system","labels":{"k8s-app":"cilium"}"#,
-            &format!(
-                r#""spec":{{"nodeName":"{h}","containers":[{{"name":"cilium-agent","image":"x:v1.19.3"}}]}},"status":{{"startTime":"1{h}"}}"#
-            ),
-        ),
-        item(
-            "cilium.io/v2/CiliumNode",
-            r#""name":"labels""#,
-            &format!(r#""spec":{{"ipam":{{"podCIDRs":["{h}"]}}}}"#),
-        ),
-        item(
-            "cilium.io/v2alpha1/CiliumLoadBalancerIPPool",
-            &format!(r#""name":"{h}""#),
-            &format!(
-                r#""spec":{{"blocks":[{{"cidr":"{h}"}},{{"cidr":"10.20.0.0/24"}}],"allowFirstLastIPs":"{h}","serviceSelector":{{"matchLabels":{{"{h}":"{h}"}}}}}},"status":{{"conditions":[{{"type":"cilium.io/PoolConflict","status":"{h}"}},{{"type":"cilium.io/IPsTotal","message":"{h}"}}]}}"#
-            ),
-        ),
-        item(
-            "v1/Service",
-            &format!(
-                r#""name":"{h}","namespace":"{h}","labels":{{"{h}":"{h}"}},"annotations":{{"lbipam.cilium.io/ips":"{h}"}}"#
-            ),
-            &format!(
-                r#""spec":{{"type":"LoadBalancer","ipFamilies":["{h}"]}},"status":{{"loadBalancer":{{"ingress":[{{"ip":"{h}"}}]}},"conditions":[{{"type":"cilium.io/IPAMRequestSatisfied","status":"False","reason":"{h}"}}]}}"#
-            ),
-        ),
-        // Ours, and the files want it otherwise: the Service loses its address, and the diff shows
-        // what stands there.
-        item(
-            "cilium.io/v2/CiliumLoadBalancerIPPool",
-            &format!(
-                r#""name":"ours",{identity},"labels":{{"app.kubernetes.io/managed-by":"cilium-ipam","a":"{h}```"}},"annotations":{{"{h}":"{h}"}},"managedFields":[{{"manager":"{h}","time":"{h}","fieldsV1":{{"f:spec":{{}}}}}}]"#
-            ),
-            &format!(
-                r#""spec":{{"blocks":[{{"cidr":"10.99.0.0/24"}}],"allowFirstLastIPs":"{h}````","serviceSelector":{{"matchExpressions":[{{"key":"{h}","operator":"NotIn","values":["{h}"]}}]}}}}"#
-            ),
-        ),
-        item(
-            "cilium.io/v2/CiliumLoadBalancerIPPool",
-            &format!(
-                r#""name":"other",{identity},"labels":{{"app.kubernetes.io/managed-by":"{h}"}}"#
-            ),
-            r#""spec":{"blocks":[{"cidr":"10.97.0.0/24"}]}"#,
-        ),
-        item(
-            "cilium.io/v2/CiliumLoadBalancerIPPool",
-            &format!(
-                r#""name":"gone",{identity},"labels":{{"app.kubernetes.io/managed-by":"cilium-ipam","{h}":"{h}"}}"#
-            ),
-            r#""spec":{"blocks":[{"cidr":"10.96.0.0/24"}]}"#,
-        ),
-        item(
-            "v1/Service",
-            &format!(r#""name":"{h}","namespace":"loses{h}",{identity}"#),
-            r#""spec":{"type":"LoadBalancer","ipFamilies":["IPv4"]},"status":{"loadBalancer":{"ingress":[{"ip":"10.96.0.7"}]}}"#,
-        ),
-        item(
-            "networking.k8s.io/v1/ServiceCIDR",
-            &format!(r#""name":"{h}""#),
-            &format!(r#""spec":{{"cidrs":["{h}"]}}"#),
-        ),
-    ];
-    let text =
-        format!(r#"{{\"format_version\":\"1.0\",\"claims\":[{{\"block\":\"{h}\"}}],\"{h}\":1}}"#);
-    let claims = format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system"}},"data":{{"claims.json":"{text}"}}}}"#
-    );
+    let items = documents(&repository().join("tests/it/hostile_text/cluster.yaml"));
+    let items: Vec<String> = items
+        .iter()
+        .map(|item| item.to_string().replace("HOSTILE", h))
+        .collect();
+    let claims = claims_of(h);
     let settings = format!(
         r#"{KUBERNETES},"annotate-k8s-node":"{h}","enable-ipv4":"true","enable-bgp-control-plane":"true""#
     );
@@ -231,22 +91,13 @@ pub fn folder(h: &str) -> Folder {
     let comment: String = h.replace("\\n", " ").replace("\\u", "u");
     Folder::new(&[
         ("cluster.json", &cluster("1.19.3", &settings, &items)),
-        (
-            "pools/a.yaml",
-            &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-        ),
+        ("pools/a.yaml", include_str!("hostile_text/pools.yaml")),
         (
             "bad/a.yaml",
             &format!(
                 "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPPool\n{yaml}\nspec: {{cidrs: [\"{}\"], \"{}\": 1}} # {comment}\n",
                 "\\e[31m\\u202e<script>", "\\e[31m\\u202e<b>"
             ),
-        ),
-        (
-            "pools/lb.yaml",
-            &(address_pool("ours", "10.98.0.0/24")
-                + "---\n"
-                + &address_pool("other", "10.97.0.0/24")),
         ),
         ("evil/\u{202e}\u{1b}[31m.yaml", "kind: [\n"),
         ("version.json", &format!(r#"{{"format_version":"{h}"}}"#)),
@@ -257,6 +108,14 @@ pub fn folder(h: &str) -> Folder {
         ("list.json", &format!(r#"{{"kind":"{h}","items":[]}}"#)),
         ("claims.json", &cluster("1.19.3", KUBERNETES, &[claims])),
     ])
+}
+
+fn claims_of(h: &str) -> String {
+    let text =
+        format!(r#"{{\"format_version\":\"1.0\",\"claims\":[{{\"block\":\"{h}\"}}],\"{h}\":1}}"#);
+    format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system"}},"data":{{"claims.json":"{text}"}}}}"#
+    )
 }
 
 const UPGRADE: &[&str] = &[

@@ -176,6 +176,17 @@ impl Folder {
     }
 }
 
+/// The documents of a YAML file.
+#[track_caller]
+pub fn documents(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path);
+    let text = text.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // A node may be called `n`, which is a boolean in YAML 1.1.
+    let options = serde_yaml::options! { strict_booleans: true };
+    serde_yaml::from_multiple_with_options(&text, options)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 /// The API server of a kubeconfig, for our client.
 pub fn api_server(kubeconfig: &Path, patience: Duration) -> Connection {
     Connection {
