@@ -190,7 +190,7 @@ fn identity(object: &Value) -> [&Value; 3] {
 }
 
 /// Whether a line of `expect` holds after a command.
-fn holds(line: &str, folder: &Folder, ran: &Ran, before: &str) -> bool {
+pub fn holds(line: &str, folder: &Folder, ran: &Ran, before: &str) -> bool {
     if let Some(code) = line.strip_prefix("exit ") {
         return code.parse() == Ok(ran.code);
     }

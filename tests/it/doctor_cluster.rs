@@ -1,11 +1,13 @@
 //! Healthy clusters for the tests of `doctor`, and helpers for its reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testbed::ControlPlane;
 
-use super::support::{Folder, pool};
+use super::support::{Folder, Ran, args, documents, pool, repository};
 
 /// Rules of the findings, without those that are expected of every cluster of the kind.
 pub fn rules(report: &Value) -> BTreeSet<String> {
@@ -54,128 +56,103 @@ pub fn severities(report: &Value, rule: &str) -> Vec<String> {
     findings.flat_map(of_entry).collect()
 }
 
-/// The healthy cluster that gets a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The healthy cluster that gets a fault: `doctor/bases.yaml` has each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Base {
-    /// 1.19.3 in ipam kubernetes, with the BGP control plane.
     Kubernetes,
-    /// 1.15.19 in ipam kubernetes, with the speaker of MetalLB.
+    #[serde(rename = "metallb")]
     MetalLb,
-    /// 1.19.3 in cluster-pool.
     ClusterPool,
-    /// 1.19.3 in multi-pool, with the pool `default`.
     MultiPool,
 }
 
-fn workload(kind: &str, name: &str, labels: Value, container: Value) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": "kube-system", "labels": labels},
-        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}})
+/// What differs from another cluster.
+#[derive(Default, Deserialize)]
+pub struct Changes {
+    /// Version of the agents and the operator.
+    version: Option<String>,
+    /// Spec of the pool `a`.
+    pool: Option<Value>,
+    /// By `Kind/name`: a JSON merge patch, a new object, or null for an object that is deleted.
+    #[serde(flatten)]
+    objects: BTreeMap<String, Value>,
+}
+
+/// Objects, and the spec of the pool `a` if there is one.
+pub struct Cluster {
+    pub objects: Vec<Value>,
+    pool: Option<String>,
+}
+
+impl Cluster {
+    /// The healthy cluster with these changes, in their order.
+    pub fn new(base: Base, more: &[&Changes]) -> Cluster {
+        let bases: BTreeMap<Base, Changes> = read("bases.yaml");
+        let changes = || [&bases[&base]].into_iter().chain(more.iter().copied());
+        let version = changes().rev().find_map(|one| one.version.as_deref());
+        let pool = changes().rev().find_map(|one| one.pool.as_ref());
+        let common = documents(&repository().join(FOLDER).join("healthy.yaml"));
+        let common = Value::Array(common).to_string();
+        let common = common.replace("VERSION", version.unwrap());
+        let mut objects: Vec<Value> = serde_json::from_str(&common).unwrap();
+        for (key, patch) in changes().flat_map(|one| &one.objects) {
+            change(&mut objects, key, patch);
+        }
+        let pool = pool.map(Value::to_string);
+        Cluster { objects, pool }
+    }
+
+    /// The report of `doctor`, and its folder.
+    pub fn examined(&self) -> (Folder, Ran) {
+        examined(&self.objects, self.pool.as_deref())
+    }
+}
+
+const FOLDER: &str = "tests/it/doctor";
+
+/// A file of one document.
+pub fn read<T: DeserializeOwned>(file: &str) -> T {
+    let mut documents = documents(&repository().join(FOLDER).join(file));
+    serde_json::from_value(documents.remove(0)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+fn change(objects: &mut Vec<Value>, key: &str, patch: &Value) {
+    let (kind, name) = key.split_once('/').expect("Kind/name");
+    let is_it = |object: &Value| object["kind"] == kind && object["metadata"]["name"] == name;
+    let place = objects.iter().position(is_it);
+    match (place, patch) {
+        (Some(place), Value::Null) => drop(objects.remove(place)),
+        (Some(place), patch) => merge(&mut objects[place], patch),
+        (None, patch) => {
+            assert!(patch["apiVersion"].is_string(), "no object is {key}");
+            let mut object = json!({"kind": kind, "metadata": {"name": name}});
+            merge(&mut object, patch);
+            objects.push(object);
+        }
+    }
+}
+
+/// RFC 7386.
+fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let object = value.as_object_mut().unwrap();
+    for (key, patch) in fields {
+        match patch {
+            Value::Null => drop(object.remove(key)),
+            patch => merge(object.entry(key).or_insert(Value::Null), patch),
+        }
+    }
 }
 
 pub fn healthy(base: Base) -> Vec<Value> {
-    let (version, ipam) = match base {
-        Base::Kubernetes => ("1.19.3", "kubernetes"),
-        Base::MetalLb => ("1.15.19", "kubernetes"),
-        Base::ClusterPool => ("1.19.3", "cluster-pool"),
-        Base::MultiPool => ("1.19.3", "multi-pool"),
-    };
-    let mut config = json!({"ipam": ipam, "enable-ipv4": "true", "enable-ipv6": "false", "routing-mode": "native",
-        "ipv4-native-routing-cidr": "10.0.0.0/8"});
-    match base {
-        Base::Kubernetes => config["enable-bgp-control-plane"] = "true".into(),
-        Base::MetalLb => config["bgp-announce-pod-cidr"] = "true".into(),
-        Base::ClusterPool => {
-            config["cluster-pool-ipv4-cidr"] = "10.20.0.0/21".into();
-            config["cluster-pool-ipv4-mask-size"] = "24".into();
-        }
-        Base::MultiPool => config["auto-direct-node-routes"] = "false".into(),
-    }
-    let agent =
-        json!({"name": "cilium-agent", "image": format!("quay.io/cilium/cilium:v{version}")});
-    let operator = json!({"name": "cilium-operator", "image": format!("quay.io/cilium/operator-generic:v{version}")});
-    let manager = json!({"name": "kube-controller-manager", "image": "kube-controller-manager:v1.36.3",
-        "command": ["kube-controller-manager", "--allocate-node-cidrs=false"]});
-    let mut objects = vec![
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cilium-config", "namespace": "kube-system"}, "data": config}),
-        workload(
-            "DaemonSet",
-            "cilium",
-            json!({"k8s-app": "cilium"}),
-            agent.clone(),
-        ),
-        workload(
-            "Deployment",
-            "cilium-operator",
-            json!({"io.cilium/app": "operator"}),
-            operator,
-        ),
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-controller-manager-n1", "namespace": "kube-system",
-            "labels": {"component": "kube-controller-manager"}}, "spec": {"containers": [manager]}}),
-        json!({"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]}}),
-        json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool", "metadata": {"name": "outside"},
-            "spec": {"blocks": [{"cidr": "10.30.0.0/24"}]}}),
-        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default", "labels": {"app": "web"}},
-            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}, "status": {"loadBalancer": {"ingress": [{"ip": "10.30.0.1"}]}}}),
-    ];
-    for index in 1..=3 {
-        let (name, block) = (format!("n{index}"), format!("10.20.{index}.0/24"));
-        let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-            "status": {"addresses": [{"type": "InternalIP", "address": format!("192.0.2.{index}")}]}});
-        if !matches!(base, Base::ClusterPool | Base::MultiPool) {
-            node["spec"] = json!({"podCIDR": block, "podCIDRs": [block]});
-        }
-        objects.push(node);
-        let ipam = match base {
-            Base::MultiPool => json!({"pools": {
-                "requested": [{"pool": "default", "needed": {"ipv4-addrs": 16}}],
-                "allocated": [{"pool": "default", "cidrs": [block]}]}}),
-            _ => json!({"podCIDRs": [block]}),
-        };
-        objects.push(
-            json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": name},
-            "spec": {"ipam": ipam}}),
-        );
-        objects.push(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("cilium-{name}"), "namespace": "kube-system",
-            "labels": {"k8s-app": "cilium"}}, "spec": {"nodeName": name, "containers": [agent]}, "status": {"startTime": "2099-01-01T00:00:00Z"}}));
-    }
-    match base {
-        Base::Kubernetes => objects.extend(announcing()),
-        Base::MultiPool => objects.push(pod_pool("default", &["10.20.0.0/21"], 24)),
-        Base::MetalLb | Base::ClusterPool => {}
-    }
-    objects
-}
-
-pub fn pod_pool(name: &str, cidrs: &[&str], mask_size: u8) -> Value {
-    json!({"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumPodIPPool", "metadata": {"name": name},
-        "spec": {"ipv4": {"cidrs": cidrs, "maskSize": mask_size}}})
-}
-
-/// Pod CIDRs and the Services of `app: web`, by `CiliumBGPClusterConfig`.
-fn announcing() -> [Value; 3] {
-    let object = |kind: &str, labels: Value, spec: Value| json!({"apiVersion": "cilium.io/v2", "kind": kind, "metadata": {"name": "racks", "labels": labels}, "spec": spec});
-    let peer = json!({"name": "tor", "peerASN": 65000, "peerAddress": "192.0.2.254", "peerConfigRef": {"name": "racks"}});
-    let instance = json!({"name": "one", "localASN": 65001, "peers": [peer]});
-    let chosen = json!({"matchLabels": {"for": "racks"}});
-    let family = json!({"afi": "ipv4", "safi": "unicast", "advertisements": chosen});
-    let web = json!({"advertisementType": "Service", "selector": {"matchLabels": {"app": "web"}}, "service": {"addresses": ["LoadBalancerIP"]}});
-    [
-        object(
-            "CiliumBGPClusterConfig",
-            json!({}),
-            json!({"bgpInstances": [instance]}),
-        ),
-        object(
-            "CiliumBGPPeerConfig",
-            json!({}),
-            json!({"families": [family]}),
-        ),
-        object(
-            "CiliumBGPAdvertisement",
-            json!({"for": "racks"}),
-            json!({"advertisements": [{"advertisementType": "PodCIDR"}, web]}),
-        ),
-    ]
+    Cluster::new(base, &[]).objects
 }
 
 pub fn object<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut Value {
@@ -183,45 +160,35 @@ pub fn object<'o>(objects: &'o mut [Value], kind: &str, name: &str) -> &'o mut V
     objects.iter_mut().find(is_it).unwrap()
 }
 
-pub const POOLS: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
-
-pub fn on_file(objects: &[Value]) -> Value {
+/// The report on these objects and a pool `a` of this spec, if there is one.
+fn examined(objects: &[Value], spec: Option<&str>) -> (Folder, Ran) {
     let folder = Folder::new(&[]);
-    folder.write("pools/a.yaml", pool("a", POOLS));
-    report(&folder, objects)
-}
-
-/// The report on the cluster alone.
-pub fn without_pools(objects: &[Value]) -> Value {
-    let folder = Folder::new(&[]);
-    report(&folder, objects)
-}
-
-fn report(folder: &Folder, objects: &[Value]) -> Value {
-    folder.write(
-        "cluster.json",
-        json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)}).to_string(),
-    );
-    folder.json("doctor -o json --fail-on never --cluster cluster.json")
+    if let Some(spec) = spec {
+        folder.write("pools/a.yaml", pool("a", spec));
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": with_times(objects)});
+    folder.write("cluster.json", list.to_string());
+    let ran = folder.run(&args(
+        "doctor -o json --fail-on never --cluster cluster.json",
+    ));
+    (folder, ran.expect(0))
 }
 
 /// As the server would note when the settings were written.
 pub fn with_times(objects: &[Value]) -> Vec<Value> {
     let mut objects = objects.to_vec();
-    object(&mut objects, "ConfigMap", "cilium-config")["metadata"]["managedFields"] =
-        json!([{"manager": "helm", "time": "2026-01-01T00:00:00Z"}]);
+    for object in &mut objects {
+        if object["kind"] == "ConfigMap" && object["metadata"]["name"] == "cilium-config" {
+            object["metadata"]["managedFields"] =
+                json!([{"manager": "helm", "time": "2026-01-01T00:00:00Z"}]);
+        }
+    }
     objects
 }
 
 /// The report on a cluster file with this pool.
 pub fn with_pool(objects: &[Value], spec: &str) -> Value {
-    let folder = Folder::new(&[]);
-    folder.write("pools/a.yaml", pool("a", spec));
-    folder.write(
-        "cluster.json",
-        json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string(),
-    );
-    folder.json("doctor -o json --fail-on never --cluster cluster.json")
+    examined(objects, Some(spec)).1.json()
 }
 
 fn collection(object: &Value) -> String {

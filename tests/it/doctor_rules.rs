@@ -1,327 +1,111 @@
-//! For each rule of `doctor`, a healthy cluster with one fault, in a file and on the real server.
+//! For each rule of `doctor`, a healthy cluster with one fault, in a file and on the real server. The
+//! cases are in `doctor`; this file knows none of them by its name.
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use testbed::{ControlPlane, Options, Program, User, build, install_crds};
 
+use super::cases;
 use super::doctor_cluster::{
-    Base, POOLS, create, delete, healthy, object, on_file, rules, severities, told, with_pool,
+    Base, Changes, Cluster, create, delete, healthy, object, read, rules, severities, told,
+    with_pool,
 };
 use super::support::{Folder, pool};
 
-/// A healthy cluster, the fault in it, and the rules that report it.
+const POOL: &str = "{cidrs: [10.20.0.0/21], blockSize: 24}";
+
+/// A healthy cluster, a fault in it, and the rules that report the fault. An incident that users
+/// of Cilium reported has the number of its issue.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Case {
+    of: String,
     base: Base,
-    rules: &'static [&'static str],
-    breaks: fn(&mut Vec<Value>),
+    /// What makes the healthy cluster like the reported one. It gives no finding.
+    #[serde(default)]
+    near: Changes,
+    breaks: Changes,
+    /// The rule of each finding, sorted.
+    rules: Vec<String>,
+    /// Lines about the report, as in the file `expect` of `cases`.
+    #[serde(default)]
+    expect: Vec<String>,
 }
 
-const CASES: &[Case] = &[
-    Case {
-        base: Base::MetalLb,
-        rules: &[
-            "bgp-announces-foreign-block",
-            "block-changes-at-restart",
-            "duplicate-block",
-        ],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.2.0/24"]);
-            object(objects, "Node", "n3")["spec"] =
-                json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
-            object(objects, "CiliumNode", "n3")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.1.0/24"]);
-        },
-    },
-    Case {
-        base: Base::MetalLb,
-        rules: &[
-            "announces-empty-block",
-            "block-changes-at-restart",
-            "pods-not-announced",
-        ],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.6.0/24"]);
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["block-changes-at-restart"],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.6.0/24"]);
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["duplicate-block", "block-misplaced"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["spec"] =
-                json!({"podCIDR": "10.20.2.0/25", "podCIDRs": ["10.20.2.0/25"]});
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.2.0/25"]);
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["block-overridden"],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.20.6.0/24"]);
-            objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNodeConfig", "metadata": {"name": "n1", "namespace": "kube-system"},
-            "spec": {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}, "defaults": {"ipv4-range": "10.20.6.0/24"}}}));
-            object(objects, "Node", "n1")["metadata"]["labels"] =
-                json!({"kubernetes.io/hostname": "n1"});
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["block-outside-pools", "operator-will-refuse"],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["spec"]["ipam"]["podCIDRs"] =
-                json!(["10.99.0.0/24"]);
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["node-spec-not-used"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["spec"] =
-                json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["annotation-not-used"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["metadata"]["annotations"] =
-                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.6.0/24"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["annotation-overridden-by-spec"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["metadata"]["annotations"] =
-                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.6.0/24"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["annotation-not-read"],
-        breaks: |objects| {
-            let node = object(objects, "Node", "n1");
-            node["spec"] = json!({});
-            node["metadata"]["annotations"] =
-                json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["annotation-shadowed"],
-        breaks: |objects| {
-            object(objects, "ConfigMap", "cilium-config")["data"]["annotate-k8s-node"] =
-                "true".into();
-            let node = object(objects, "Node", "n1");
-            node["spec"] = json!({});
-            node["metadata"]["annotations"] = json!({"network.cilium.io/ipv4-pod-cidr": "10.20.1.0/24", "io.cilium.network.ipv4-pod-cidr": "10.20.6.0/24"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["unreadable-block"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["metadata"]["annotations"] =
-                json!({"network.cilium.io/ipv4-pod-cidr": "no CIDR"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["orphan-cilium-node"],
-        breaks: |objects| {
-            objects.push(json!({"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": {"name": "gone"},
-            "spec": {"ipam": {"podCIDRs": ["10.20.7.0/24"]}}}));
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["operator-error"],
-        breaks: |objects| {
-            object(objects, "CiliumNode", "n1")["status"] = json!({"ipam": {"operator-status": {"error": "allocator not configured for the requested CIDR 10.5.7.0/24"}}});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["outside-cluster-cidr", "pool-outside-cluster-cidr"],
-        breaks: |objects| {
-            object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
-                json!([
-                    "kube-controller-manager",
-                    "--allocate-node-cidrs=true",
-                    "--cluster-cidr=10.20.0.0/23"
-                ]);
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &[
-            "outside-native-routing-cidr",
-            "pool-outside-native-routing-cidr",
-        ],
-        breaks: |objects| {
-            object(objects, "ConfigMap", "cilium-config")["data"]["ipv4-native-routing-cidr"] =
-                "10.20.0.0/23".into();
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["block-over-other-addresses", "pool-over-other-addresses"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["status"]["addresses"][0]["address"] = "10.20.2.7".into();
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["address-not-announced"],
-        breaks: |objects| {
-            object(objects, "Service", "web")["metadata"]["labels"] = json!({"app": "shop"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["settings-newer-than-agents"],
-        breaks: |objects| {
-            object(objects, "Pod", "cilium-n2")["status"]["startTime"] =
-                "2020-01-01T00:00:00Z".into();
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["agents-of-two-versions"],
-        breaks: |objects| {
-            object(objects, "Pod", "cilium-n2")["spec"]["containers"][0]["image"] =
-                "quay.io/cilium/cilium:v1.18.2".into();
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["operator-of-another-mode"],
-        breaks: |objects| {
-            object(objects, "Deployment", "cilium-operator")["spec"]["template"]["spec"]["containers"]
-                [0]["args"] = json!(["--ipam=kubernetes"]);
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["cluster-pool-nearly-exhausted"],
-        breaks: |objects| {
-            object(objects, "ConfigMap", "cilium-config")["data"]["cluster-pool-ipv4-cidr"] =
-                "10.20.1.0/24 10.20.2.0/23".into();
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["mode-not-judged"],
-        breaks: |objects| {
-            object(objects, "ConfigMap", "cilium-config")["data"]["ipam"] = "eni".into();
-            objects.retain(|object| object["kind"] != "CiliumNode" && object["kind"] != "Service");
-            objects
-                .iter_mut()
-                .filter(|object| object["kind"] == "Node")
-                .for_each(|node| node["spec"] = json!({}));
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["block-outside-pools"],
-        breaks: |objects| {
-            for kind in ["Node", "CiliumNode"] {
-                let object = object(objects, kind, "n1");
-                match kind {
-                    "Node" => {
-                        object["spec"] =
-                            json!({"podCIDR": "10.21.1.0/24", "podCIDRs": ["10.21.1.0/24"]})
-                    }
-                    _ => object["spec"]["ipam"]["podCIDRs"] = json!(["10.21.1.0/24"]),
-                }
-            }
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["addresses-lost-at-restart"],
-        breaks: |objects| {
-            object(objects, "CiliumLoadBalancerIPPool", "outside")["spec"]["disabled"] =
-                true.into();
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["address-not-announced", "bgp-advertisement-unused"],
-        breaks: |objects| {
-            object(objects, "CiliumBGPAdvertisement", "racks")["metadata"]["labels"] =
-                json!({"for": "rakcs"});
-        },
-    },
-    Case {
-        base: Base::Kubernetes,
-        rules: &["node-without-block"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["spec"] = json!({});
-            objects.retain(|object| {
-                object["kind"] != "CiliumNode" || object["metadata"]["name"] != "n1"
-            });
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["outside-cluster-cidr"],
-        breaks: |objects| {
-            object(objects, "Node", "n1")["spec"] =
-                json!({"podCIDR": "10.20.1.0/24", "podCIDRs": ["10.20.1.0/24"]});
-            object(objects, "Pod", "kube-controller-manager-n1")["spec"]["containers"][0]["command"] =
-                json!([
-                    "kube-controller-manager",
-                    "--allocate-node-cidrs",
-                    "--cluster-cidr",
-                    "10.99.0.0/16"
-                ]);
-        },
-    },
-    Case {
-        base: Base::ClusterPool,
-        rules: &["block-changes-at-restart", "node-without-block"],
-        breaks: |objects| {
-            // An argument outweighs the settings.
-            let agent = object(objects, "DaemonSet", "cilium");
-            agent["spec"]["template"]["spec"]["containers"][0]["args"] =
-                json!(["--ipam", "kubernetes"]);
-            object(objects, "Node", "n1")["spec"] =
-                json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
-            objects.retain(|object| {
-                object["kind"] != "CiliumNode" || object["metadata"]["name"] != "n2"
-            });
-        },
-    },
-];
+impl Case {
+    fn broken(&self) -> Cluster {
+        Cluster::new(self.base, &[&self.near, &self.breaks])
+    }
 
-fn expected(case: &Case) -> BTreeSet<String> {
-    case.rules.iter().map(|rule| (*rule).to_owned()).collect()
+    /// What is not as expected.
+    fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        let near = Cluster::new(self.base, &[&self.near]).examined().1.json();
+        if near["findings"] != json!([]) {
+            failures.push(format!("before the fault: {:#}", near["findings"]));
+        }
+        let (folder, ran) = self.broken().examined();
+        let report = ran.json();
+        failures.extend(self.other_rules(&report));
+        let lines = self.expect.iter();
+        let broken = lines.filter(|line| !cases::holds(line, &folder, &ran, ""));
+        failures.extend(broken.map(|line| format!("{line}: {:#}", report["findings"])));
+        failures
+    }
+
+    /// How the rules of a report differ.
+    fn other_rules(&self, report: &Value) -> Option<String> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        let mut found: Vec<&str> = findings
+            .map(|finding| finding["rule"].as_str().unwrap())
+            .collect();
+        found.sort_unstable();
+        let (expected, findings) = (&self.rules, &report["findings"]);
+        (found != *expected).then(|| format!("{found:?}, not {expected:?}: {findings:#}"))
+    }
+}
+
+fn check(file: &str) {
+    let cases: Vec<Case> = read(file);
+    let of_case = |case: &Case| {
+        let failures = case.failures().into_iter();
+        let named = failures.map(|failure| format!("{file}, {}: {failure}", case.of));
+        named.collect::<Vec<_>>()
+    };
+    let failures: Vec<String> = cases.iter().flat_map(of_case).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
 fn each_rule_finds_what_is_broken_and_nothing_else() {
-    for base in [Base::Kubernetes, Base::MetalLb, Base::ClusterPool] {
-        assert_eq!(on_file(&healthy(base))["findings"], json!([]), "{base:?}");
-    }
-    for case in CASES {
-        let mut objects = healthy(case.base);
-        (case.breaks)(&mut objects);
-        let report = on_file(&objects);
-        assert_eq!(rules(&report), expected(case), "{report:#}");
-    }
+    check("rules.yaml");
+}
+
+#[test]
+fn incidents_of_multi_pool() {
+    check("multi-pool.yaml");
+}
+
+#[test]
+fn incidents_of_announcements() {
+    check("announcements.yaml");
+}
+
+#[test]
+fn incidents_of_load_balancer_addresses() {
+    check("addresses.yaml");
+}
+
+#[test]
+fn incidents_of_pods() {
+    check("pods.yaml");
+}
+
+#[test]
+fn causes_and_fixes_of_findings() {
+    check("fixes.yaml");
 }
 
 #[test]
@@ -333,7 +117,7 @@ fn each_rule_on_the_real_server() {
     };
     let plane = ControlPlane::start(&programs, options).unwrap();
     let folder = Folder::new(&[]);
-    folder.write("pools/a.yaml", pool("a", POOLS));
+    folder.write("pools/a.yaml", pool("a", POOL));
     let kubeconfig = plane.kubeconfig().to_str().unwrap();
     let report = || {
         folder
@@ -349,6 +133,7 @@ fn each_rule_on_the_real_server() {
             .expect(0)
             .json()
     };
+    let cases: Vec<Case> = read("rules.yaml");
     for base in [Base::MetalLb, Base::Kubernetes, Base::ClusterPool] {
         install_crds(
             &plane,
@@ -362,9 +147,8 @@ fn each_rule_on_the_real_server() {
         let healthy = healthy(base);
         healthy.iter().for_each(|object| create(&plane, object));
         assert_eq!(report()["findings"], json!([]), "{base:?}");
-        for case in CASES.iter().filter(|case| case.base == base) {
-            let mut broken = healthy.clone();
-            (case.breaks)(&mut broken);
+        for case in cases.iter().filter(|case| case.base == base) {
+            let broken = case.broken().objects;
             let changed: Vec<&Value> = healthy
                 .iter()
                 .filter(|object| !broken.contains(object))
@@ -376,45 +160,13 @@ fn each_rule_on_the_real_server() {
             changed.iter().for_each(|object| delete(&plane, object));
             made.iter().for_each(|object| create(&plane, object));
             let report = report();
-            assert_eq!(rules(&report), expected(case), "{report:#}");
+            let expected: BTreeSet<String> = case.rules.iter().cloned().collect();
+            assert_eq!(rules(&report), expected, "{}: {report:#}", case.of);
             made.iter().for_each(|object| delete(&plane, object));
             changed.iter().for_each(|object| create(&plane, object));
         }
         healthy.iter().for_each(|object| delete(&plane, object));
     }
-}
-
-#[test]
-fn pools_that_are_nearly_full_or_scattered() {
-    let full = with_pool(
-        &healthy(Base::Kubernetes),
-        "{cidrs: [10.20.0.0/22], blockSize: 24, reserved: [10.20.0.0/24]}",
-    );
-    assert_eq!(rules(&full), ["pool-nearly-exhausted".to_owned()].into());
-    assert_eq!(
-        told(&full, "pool-nearly-exhausted")[0].0,
-        "pool `a` has no free IPv4 block"
-    );
-    let every_other: Vec<String> = (0..64)
-        .step_by(2)
-        .map(|third| format!("10.20.{third}.0/24"))
-        .collect();
-    let spec = format!(
-        "{{cidrs: [10.20.0.0/18], blockSize: 24, reserved: [{}]}}",
-        every_other.join(", ")
-    );
-    let scattered = with_pool(&healthy(Base::Kubernetes), &spec);
-    // Nodes hold blocks that the pool reserves now.
-    assert_eq!(
-        rules(&scattered),
-        ["block-misplaced".to_owned(), "pool-fragmented".to_owned()].into()
-    );
-    assert!(
-        told(&scattered, "pool-fragmented")[0]
-            .0
-            .ends_with("at most 1 of them are adjacent"),
-        "{scattered:#}"
-    );
 }
 
 #[test]
@@ -434,7 +186,7 @@ fn what_is_no_cilium_or_two_or_says_little() {
             .map(|one| (one["value"].clone(), one["certainty"].clone()))
             .unwrap()
     };
-    let none = with_pool(&without("ConfigMap"), POOLS);
+    let none = with_pool(&without("ConfigMap"), POOL);
     assert!(rules(&none).contains("no-cilium"), "{none:#}");
     assert_eq!(about(&none, "ipam"), (json!("unknown"), json!("unknown")));
     // A digest tells no version; the chart's label does.
@@ -443,13 +195,13 @@ fn what_is_no_cilium_or_two_or_says_little() {
     daemon_set["spec"]["template"]["spec"]["containers"][0]["image"] =
         "mirror/cilium@sha256:00".into();
     assert_eq!(
-        about(&with_pool(&cached, POOLS), "version"),
+        about(&with_pool(&cached, POOL), "version"),
         (json!("unknown"), json!("unknown"))
     );
     object(&mut cached, "DaemonSet", "cilium")["metadata"]["labels"]["helm.sh/chart"] =
         "cilium-1.19.3".into();
     assert_eq!(
-        about(&with_pool(&cached, POOLS), "version"),
+        about(&with_pool(&cached, POOL), "version"),
         (json!("1.19.3"), json!("likely"))
     );
     // Objects in another namespace change nothing.
@@ -459,9 +211,9 @@ fn what_is_no_cilium_or_two_or_says_little() {
     let mut daemon_set = object(&mut two, "DaemonSet", "cilium").clone();
     daemon_set["metadata"]["namespace"] = "cilium".into();
     two.extend([other, daemon_set]);
-    let two = rules(&with_pool(&two, POOLS));
+    let two = rules(&with_pool(&two, POOL));
     assert!(two.contains("objects-like-cilium") && !two.contains("multiple-cilium-installations"));
-    let nothing = with_pool(&[], POOLS);
+    let nothing = with_pool(&[], POOL);
     assert!(
         rules(&nothing).contains("no-nodes") && rules(&nothing).contains("no-cilium"),
         "{nothing:#}"
@@ -523,26 +275,6 @@ fn what_is_hidden_is_said_and_not_judged() {
 }
 
 #[test]
-fn two_nodes_that_will_take_the_same_block() {
-    let mut objects = healthy(Base::Kubernetes);
-    for name in ["n1", "n2"] {
-        object(&mut objects, "Node", name)["spec"] =
-            json!({"podCIDR": "10.20.6.0/24", "podCIDRs": ["10.20.6.0/24"]});
-    }
-    let report = on_file(&objects);
-    assert_eq!(
-        severities(&report, "block-changes-at-restart"),
-        ["error", "error"]
-    );
-    assert!(
-        told(&report, "block-changes-at-restart")[0]
-            .1
-            .ends_with("held twice: node `n2` takes it too"),
-        "{report:#}"
-    );
-}
-
-#[test]
 fn without_settings_blocks_that_two_nodes_show_are_still_found() {
     let mut objects = healthy(Base::Kubernetes);
     objects.retain(|object| ["Node", "CiliumNode"].contains(&object["kind"].as_str().unwrap()));
@@ -554,7 +286,7 @@ fn without_settings_blocks_that_two_nodes_show_are_still_found() {
             json!({"ipam": {"podCIDRs": ["10.20.2.0/24"]}})
         };
     }
-    let report = with_pool(&objects, POOLS);
+    let report = with_pool(&objects, POOL);
     assert_eq!(severities(&report, "duplicate-block"), ["error"]);
     let unknown = report["cluster"]
         .as_array()
