@@ -11,7 +11,7 @@ use ipam_cluster::live::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub use worlds::documents::{address_pool, document, pin, policy, pool};
+pub use worlds::documents::{address_pool, pin, policy, pool};
 pub use worlds::objects::{KUBERNETES, cilium_node, cluster, holds, node, operator};
 
 /// The programs that run on nodes.

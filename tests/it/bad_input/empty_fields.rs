@@ -4,8 +4,8 @@ use ipam_config::documents::{DocumentKind, Documents, SourceFile, json_schema, l
 use ipam_core::model::{Finding, Rule, Severity};
 use serde_json::{Value, json};
 
-use super::{address_pool, folder};
-use crate::support::pool;
+use super::folder;
+use crate::support::{address_pool, pool};
 
 /// Every place of a schema where a mapping has a field, as the keys that lead to it; `[]` is an
 /// item of a list.
