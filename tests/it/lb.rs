@@ -2,10 +2,10 @@
 //! their actions.
 
 use serde_json::{Value, json};
-use testbed::{CiliumVersion, Operator, Options, Program, install_cilium, wait_until};
+use testbed::{CiliumVersion, Operator, Options, Program, wait_until};
 
 use super::server::{Server, kubernetes};
-use super::support::{args, pool, repository, run};
+use super::support::{args, repository, run};
 
 pub const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools";
 pub const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -39,11 +39,11 @@ pub fn service(name: &str, labels: &Value) -> Value {
         "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
 }
 
-/// The pools of the demo, with their ranges in this field.
-fn demo(server: &Server, field: &str) {
-    let blue = json!({field: [{"cidr": "20.0.10.0/24"}], "serviceSelector":
+/// The pools of the demo.
+fn demo(server: &Server) {
+    let blue = json!({"blocks": [{"cidr": "20.0.10.0/24"}], "serviceSelector":
         {"matchExpressions": [{"key": "color", "operator": "In", "values": ["blue", "cyan"]}]}});
-    let red = json!({field: [{"cidr": "30.0.10.0/24"}], "serviceSelector": {"matchLabels": {"color": "red"}}});
+    let red = json!({"blocks": [{"cidr": "30.0.10.0/24"}], "serviceSelector": {"matchLabels": {"color": "red"}}});
     server
         .plane
         .create(POOLS, &address_pool("blue-pool", &blue))
@@ -116,38 +116,10 @@ pub fn by_us(shown: &Value) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_demo_on_1_15() {
-    let server = server(CiliumVersion::V1_15);
-    let _operator = operator(&server, CiliumVersion::V1_15);
-    demo(&server, "cidrs");
-    let shown = settled(&server);
-    assert_eq!(by_us(&shown), by_kubectl(&server));
-    let available = |index: usize| shown["pools"][index]["available"].clone();
-    assert_eq!((available(0), available(1)), (json!("253"), json!("254")));
-    let service = &shown["services"][0];
-    assert_eq!(
-        (&service["pools"], &service["reason"]),
-        (&json!(["blue-pool"]), &json!("satisfied"))
-    );
-    assert_eq!(service["external_ips"], json!(["20.0.10.1"]));
-    let table = server.run(&["show", "lb"]).expect(0).stdout;
-    let blue: Vec<&str> = table
-        .lines()
-        .find(|line| line.starts_with("blue-pool"))
-        .unwrap()
-        .split_whitespace()
-        .collect();
-    assert_eq!(
-        (blue[..4].join(" "), blue[5]),
-        ("blue-pool false False 256".to_owned(), "253")
-    );
-}
-
-#[test]
 fn the_demo_on_1_19_with_blocks_and_without() {
     let server = server(CiliumVersion::V1_19);
     let _operator = operator(&server, CiliumVersion::V1_19);
-    demo(&server, "blocks");
+    demo(&server);
     let pruned = json!({"cidrs": [{"cidr": "40.0.10.0/24"}], "serviceSelector": {"matchLabels": {"color": "green"}}});
     server
         .plane
@@ -171,103 +143,6 @@ fn the_demo_on_1_19_with_blocks_and_without() {
         (&waiting["reason"], &waiting["expected"]),
         (&json!("no_pool"), &json!([]))
     );
-}
-
-fn external_ips(server: &Server) -> Value {
-    shown(server)["services"][0]["external_ips"].clone()
-}
-
-/// The LoadBalancer part of a plan.
-fn findings(server: &Server, rule: &str) -> Vec<String> {
-    server.folder.write(
-        "pools/a.yaml",
-        pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-    );
-    let plan = server.json("plan -o json");
-    let findings = plan["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|finding| finding["rule"] == rule);
-    findings
-        .map(|finding| finding["message"].as_str().unwrap().to_owned())
-        .collect()
-}
-
-#[test]
-fn the_upgrade_trap_is_told_before_and_happens_unless_the_pools_are_mended() {
-    for (mended, after) in [(false, json!([])), (true, json!(["20.0.10.1"]))] {
-        let server = server(CiliumVersion::V1_15);
-        let old = operator(&server, CiliumVersion::V1_15);
-        demo(&server, "cidrs");
-        settled(&server);
-        let told = findings(&server, "addresses-lost-at-upgrade");
-        assert!(
-            told.len() == 1 && told[0].contains("`default/cni` 20.0.10.1"),
-            "{told:?}"
-        );
-        if mended {
-            for (name, cidr) in [("blue-pool", "20.0.10.0/24"), ("red-pool", "30.0.10.0/24")] {
-                let moved = json!({"spec": {"cidrs": null, "blocks": [{"cidr": cidr}]}});
-                server
-                    .plane
-                    .patch(&format!("{POOLS}/{name}"), &moved)
-                    .unwrap();
-            }
-            settled(&server);
-            assert_eq!(
-                findings(&server, "addresses-lost-at-upgrade"),
-                Vec::<String>::new()
-            );
-            assert_eq!(external_ips(&server), json!(["20.0.10.1"]));
-        }
-        drop(old);
-        install_cilium(&server.plane, &kubernetes("1.19.3", None)).unwrap();
-        let _new = operator(&server, CiliumVersion::V1_19);
-        // With the first and last address given from 1.16 on, the counts are others. They are
-        // written before an address is taken away.
-        settled(&server);
-        let becomes = || Ok((external_ips(&server) == after).then_some(()));
-        wait_until(
-            &format!("{after} (mended: {mended})"),
-            testbed::PATIENCE,
-            becomes,
-        )
-        .unwrap();
-    }
-}
-
-#[test]
-fn a_disabled_pool_keeps_its_addresses_until_the_restart_that_is_warned_of() {
-    let server = server(CiliumVersion::V1_19);
-    let first = operator(&server, CiliumVersion::V1_19);
-    demo(&server, "blocks");
-    settled(&server);
-    let address = external_ips(&server);
-    assert_eq!(
-        findings(&server, "addresses-lost-at-restart"),
-        Vec::<String>::new()
-    );
-    server
-        .plane
-        .patch(
-            &format!("{POOLS}/blue-pool"),
-            &json!({"spec": {"disabled": true}}),
-        )
-        .unwrap();
-    settled(&server);
-    assert_eq!(external_ips(&server), address);
-    let told = findings(&server, "addresses-lost-at-restart");
-    assert!(
-        told.len() == 1 && told[0].contains("the pool is disabled: `default/cni` 20.0.10."),
-        "{told:?}"
-    );
-    drop(first);
-    let _second = operator(&server, CiliumVersion::V1_19);
-    let lost = wait_until("the address to be taken away", testbed::PATIENCE, || {
-        Ok((external_ips(&server) == json!([])).then_some(()))
-    });
-    lost.unwrap();
 }
 
 /// Waits until a new object would be younger than this one: of two pools created in one second,

@@ -8,7 +8,7 @@ use super::lb::{
     POOLS, SERVICES, address_pool, by_kubectl, by_us, operator, server, service, settled,
 };
 use super::server::{Server, kubernetes};
-use super::support::{TextAssertions, repository};
+use super::support::{TextAssertions, args, repository};
 
 const BOTH: [CiliumVersion; 2] = [CiliumVersion::V1_15, CiliumVersion::V1_19];
 
@@ -31,6 +31,15 @@ fn apply(server: &Server, more: &[&str]) -> Value {
         .run(&[&["apply", "--auto-approve", "-o", "json"], more].concat())
         .expect(0)
         .json()
+}
+
+/// Messages of the findings of a rule.
+fn messages<'p>(plan: &'p Value, rule: &str) -> Vec<&'p str> {
+    let findings = plan["findings"].as_array().unwrap().iter();
+    let of_rule = findings.filter(|finding| finding["rule"] == rule);
+    of_rule
+        .map(|finding| finding["message"].as_str().unwrap())
+        .collect()
 }
 
 #[track_caller]
@@ -117,6 +126,23 @@ fn the_demo_from_files_on_both_operators() {
                 (available(0), available(1), &*address[0]),
                 (json!("253"), json!("254"), "20.0.10.1")
             );
+            let told = &shown["services"][0];
+            assert_eq!(
+                (&told["pools"], &told["reason"], &told["external_ips"]),
+                (
+                    &json!(["blue-pool"]),
+                    &json!("satisfied"),
+                    &json!(["20.0.10.1"])
+                )
+            );
+            let table = server.run(&["show", "lb"]).expect(0).stdout;
+            let mut rows = table.lines();
+            let blue = rows.find(|row| row.starts_with("blue-pool")).unwrap();
+            let columns = args(blue);
+            assert_eq!(
+                (&columns[..4], columns[5]),
+                (&["blue-pool", "false", "False", "256"][..], "253")
+            );
         }
         assert_nothing_is_left(&server);
         let pool = server.plane.get(&format!("{POOLS}/blue-pool")).unwrap();
@@ -166,13 +192,7 @@ fn pools_taken_over_survive_the_upgrade_that_they_would_not_have() {
     settled(&server);
     server.folder.write("pools/demo.yaml", demo());
     let planned = plan(&server);
-    let told: Vec<&str> = planned["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|finding| finding["rule"] == "addresses-lost-at-upgrade")
-        .map(|finding| finding["message"].as_str().unwrap())
-        .collect();
+    let told = messages(&planned, "addresses-lost-at-upgrade");
     assert!(
         told.len() == 1 && told[0].contains("`default/cni` 20.0.10.1"),
         "{told:?}"
@@ -200,6 +220,8 @@ fn pools_taken_over_survive_the_upgrade_that_they_would_not_have() {
     );
     settled(&server);
     assert_nothing_is_left(&server);
+    let told = plan(&server);
+    assert!(messages(&told, "addresses-lost-at-upgrade").is_empty());
     wait_for_ips(&server, "cni", &["20.0.10.1"]);
     drop(old);
     install_cilium(&server.plane, &kubernetes("1.19.3", None)).unwrap();
@@ -298,9 +320,16 @@ fn disabling_a_pool_is_dangerous_later_and_refused_now() {
         (&json!(address), &json!("operator-restart")),
         "{lost:#}"
     );
+    assert!(messages(&planned, "addresses-lost-at-restart").is_empty());
     apply(&server, &["--waive", "lost-addresses=1"]);
     settled(&server);
     assert_eq!(external_ips(&server, "cni"), [address]);
+    let planned = plan(&server);
+    let told = messages(&planned, "addresses-lost-at-restart");
+    assert!(
+        told.len() == 1 && told[0].contains("the pool is disabled: `default/cni` 20.0.10."),
+        "{told:?}"
+    );
     drop(first);
     let _second = operator(&server, CiliumVersion::V1_19);
     wait_for_ips(&server, "cni", &[]);
