@@ -1,11 +1,10 @@
 //! Cilium is what runs in one namespace: objects that a tenant creates change nothing.
 
 use serde_json::{Value, json};
-use testbed::Options;
 
 use super::operator::{install_definitions, operator_of, pool as custom_pool, until};
 use super::running::{Running, http_get};
-use super::server::{Server, kubernetes, node as live_node};
+use super::server::{Server, node as live_node};
 use super::support::{TextAssertions, address_pool, args, pool};
 
 const GROUP: &str = super::operator::GROUP;
@@ -30,12 +29,7 @@ fn config(namespace: &str, ipam: &str) -> Value {
 }
 
 fn server() -> Server {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let namespace =
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}});
     server

@@ -1,6 +1,6 @@
 //! Claims that fill their object. What plans make of single claims is in `cases/claims`.
 
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pool};
+use super::support::{Folder, TextAssertions, args, cluster, node, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/30], blockSize: 31}";
 
@@ -10,10 +10,7 @@ fn folder(claims: &str) -> Folder {
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"cilium-ipam-claims","namespace":"kube-system","uid":"c","resourceVersion":"5"}},"data":{{"claims.json":"{text}"}}}}"#
     );
     let items = [map, node("n1", "a", ""), node("n2", "a", "")];
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        ("pools/a.yaml", &pool("a", POOL)),
-    ])
+    Folder::with_cluster(&items, &[("pools/a.yaml", &pool("a", POOL))])
 }
 
 /// A cluster file refuses a ConfigMap over 1 MiB, as an API server does; the claims of 1,000 of

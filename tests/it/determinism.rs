@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, args, cluster, holds, node, pin, pool};
+use super::support::{Folder, args, holds, node, pin, pool};
 
 fn items() -> Vec<String> {
     let mut items: Vec<String> = (0..40)
@@ -31,7 +31,7 @@ fn documents() -> [String; 3] {
 fn the_order_of_files_and_objects_does_not_matter_to_a_single_byte() {
     let documents = documents();
     let plan = |items: &[String], order: [usize; 3]| {
-        let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, items))]);
+        let folder = Folder::with_cluster(items, &[]);
         for index in order {
             folder.write(
                 &format!("pools/{}.yaml", ["b", "c", "a"][index]),
@@ -58,10 +58,8 @@ fn the_order_of_files_and_objects_does_not_matter_to_a_single_byte() {
 #[test]
 fn the_order_of_documents_changes_nothing_but_their_lines() {
     let plan = |documents: [String; 3]| {
-        let folder = Folder::new(&[
-            ("cluster.json", &cluster("1.19.3", KUBERNETES, &items())),
-            ("pools/all.yaml", &documents.join("---\n")),
-        ]);
+        let folder =
+            Folder::with_cluster(&items(), &[("pools/all.yaml", &documents.join("---\n"))]);
         let mut plan = folder.plan();
         without_lines(&mut plan);
         plan

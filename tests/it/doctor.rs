@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use super::doctor_cluster::{
     Base, healthy, object, rules, severities, told, with_pool, with_times,
 };
-use super::support::{
-    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, policy, pool, repository,
-};
+use super::support::{Folder, TextAssertions, args, holds, node, pin, policy, pool, repository};
 
 fn incident(arguments: &[&str]) -> Value {
     let file = repository().join("examples/wrong-block/cluster.yaml");
@@ -392,12 +390,9 @@ fn a_node_that_was_moved_is_not_to_be_drained() {
 fn a_node_that_was_moved_does_not_fill_its_pool() {
     let mut n1: Value = serde_json::from_str(&node("n1", "a", &holds("10.20.1.0/24"))).unwrap();
     n1["metadata"]["labels"]["kubernetes.io/hostname"] = json!("n1");
-    let folder = Folder::new(&[
-        (
-            "cluster.json",
-            &cluster("1.19.3", KUBERNETES, &[n1.to_string()]),
-        ),
-        (
+    let folder = Folder::with_cluster(
+        &[n1.to_string()],
+        &[(
             "pools/a.yaml",
             &[
                 policy("{writePath: node-config, limits: {disruptive: {percent: 100}}}"),
@@ -405,8 +400,8 @@ fn a_node_that_was_moved_does_not_fill_its_pool() {
                 pin("n1", "10.20.0.0/24"),
             ]
             .join("---\n"),
-        ),
-    ]);
+        )],
+    );
     let words = ["apply", "--cluster", "cluster.json", "--auto-approve"];
     folder.run(&words).expect(0);
     let examine = || {

@@ -1,7 +1,7 @@
 //! `plan --fail-on`: exit code 2 if the plan has what the flag names, 5 if it is refused, otherwise
 //! 0.
 
-use super::support::{Folder, KUBERNETES, cluster, holds, node, policy, pool};
+use super::support::{Folder, holds, node, policy, pool};
 
 /// A node and a pool, as one case needs them.
 struct Case {
@@ -26,10 +26,7 @@ const ALL: [&str; 8] = [
 ];
 
 fn folder(nodes: &[String], pools: &str) -> Folder {
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)),
-        ("pools/a.yaml", pools),
-    ])
+    Folder::with_cluster(nodes, &[("pools/a.yaml", pools)])
 }
 
 /// A node whose annotation differs from its spec.

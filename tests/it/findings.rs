@@ -2,15 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, policy, pool};
+use super::support::{Folder, TextAssertions, holds, node, pin, policy, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn folder(files: &[String], nodes: &[String]) -> Folder {
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)),
-        ("pools/a.yaml", &files.join("---\n")),
-    ])
+    Folder::with_cluster(nodes, &[("pools/a.yaml", &files.join("---\n"))])
 }
 
 /// Severity, line and help of each finding of this rule.
@@ -97,14 +94,16 @@ fn a_protected_node_that_does_not_exist() {
     const RULE: &str = "protected-node-missing";
     let nodes = [node("cp-1", "a", "")];
     let of = |names: &str, more: &[&str]| {
-        let folder = Folder::new(&[
-            ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-            ("pools/a.yaml", &pool("a", POOL)),
-            (
-                "pools/p.yaml",
-                &policy(&format!("{{protected: {{nodes: [\n  {names}]}}}}")),
-            ),
-        ]);
+        let folder = Folder::with_cluster(
+            &nodes,
+            &[
+                ("pools/a.yaml", &pool("a", POOL)),
+                (
+                    "pools/p.yaml",
+                    &policy(&format!("{{protected: {{nodes: [\n  {names}]}}}}")),
+                ),
+            ],
+        );
         let arguments = [&["plan", "--cluster", "cluster.json", "-o", "json"], more].concat();
         found(&folder.run(&arguments).expect(0).json(), RULE)
     };

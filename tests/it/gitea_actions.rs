@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 use testbed::{PATIENCE, wait_until};
 
-use super::gitea_world::{IPAM, PULL, WORKFLOW, World, git, node, rack};
+use super::git::git;
+use super::gitea_world::{IPAM, PULL, WORKFLOW, World, node, rack};
 use super::support::{Folder, TextAssertions};
 
 #[test]

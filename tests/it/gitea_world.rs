@@ -3,11 +3,11 @@
 //! because jobs here reach no other host.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use testbed::{Client, Gitea, GiteaRunner, Options, PATIENCE, wait_until};
 
+use super::git::git;
 use super::server::{Server, kubernetes};
 use super::support::{Folder, pool, repository};
 
@@ -94,18 +94,6 @@ pub(super) fn rack(name: &str, range: &str) -> String {
     let selector = format!("{{matchLabels: {{rack: {name}}}}}");
     let spec = format!("{{cidrs: [{range}], blockSize: 24, nodeSelector: {selector}}}");
     pool(&format!("rack-{name}"), &spec)
-}
-
-#[track_caller]
-pub(super) fn git(folder: &Path, words: &[&str]) -> String {
-    let mut command = Command::new("git");
-    let who = ["-c", "user.name=t", "-c", "user.email=t@gitea.example"];
-    command.current_dir(folder).args(who).args(words);
-    command.env("HOME", folder).env("GIT_CONFIG_NOSYSTEM", "1");
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {words:?}: {errors}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl World {

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use testbed::Options;
 
 use super::operator::{GROUP, install_definitions};
-use super::server::{Server, kubernetes};
+use super::server::Server;
 use super::support::{
     Folder, KUBERNETES, Ran, TextAssertions, address_pool, cluster, holds, node, pin, pool,
     program, ran, repository,
@@ -21,10 +20,7 @@ pub fn three() -> Folder {
         node("n2", "a", ""),
         node("n3", "b", ""),
     ];
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", POOL)),
-    ])
+    Folder::with_cluster(&nodes, &[("pools/a.yaml", &pool("a", POOL))])
 }
 
 /// Runs a command on `cluster.json`, which a variable selects.
@@ -284,13 +280,13 @@ fn text(value: &Value) -> &str {
 #[test]
 fn a_plan_with_blocked_changes_never_looks_done() {
     let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "a", "")];
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        (
+    let folder = Folder::with_cluster(
+        &nodes,
+        &[(
             "pools/a.yaml",
             &pool("a", "{cidrs: [10.20.0.0/24], blockSize: 24}"),
-        ),
-    ]);
+        )],
+    );
     let headline = "1 blocked, 1 error; no changes can be made now";
     let human = on_cluster(&folder, &["plan"]).stdout;
     assert!(human.starts_with(headline), "{human}");
@@ -319,10 +315,7 @@ fn a_pool_is_explained() {
         node("n3", "b", ""),
     ];
     let spec = "{cidrs: [10.20.0.0/22], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", spec)),
-    ]);
+    let folder = Folder::with_cluster(&nodes, &[("pools/a.yaml", &pool("a", spec))]);
     let of = |subject: &str| {
         let told = on_cluster(&folder, &["explain", subject, "-o", "json"]);
         told.expect(0).json()
@@ -356,12 +349,7 @@ fn a_pool_is_explained() {
 
 #[test]
 fn what_kubectl_prints_is_a_document_for_the_program_and_for_editors() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     install_definitions(&server);
     let documents = [
         pool("a", POOL),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node};
+use super::support::{Folder, TextAssertions, args, holds, node};
 
 const CALICO: [&str; 7] = [
     "import",
@@ -64,10 +64,7 @@ fn calico_folder(affinities: &[(&str, &str)], nodes: &[String]) -> Folder {
         .iter()
         .map(|(node, cidr)| affinity(node, cidr))
         .collect();
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, nodes)),
-        ("foreign.yaml", &format!("{POOLS}{objects}")),
-    ])
+    Folder::with_cluster(nodes, &[("foreign.yaml", &format!("{POOLS}{objects}"))])
 }
 
 #[track_caller]
@@ -311,10 +308,7 @@ fn metallb_becomes_pools_and_pins_of_cilium() {
         "items": [pool, metallb("L2Advertisement", "example", json!({"ipAddressPools": ["example"]})),
             config, services[0], services[1]]});
     let nodes: Vec<String> = services.iter().map(Value::to_string).collect();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("metallb.json", &items.to_string()),
-    ]);
+    let folder = Folder::with_cluster(&nodes, &[("metallb.json", &items.to_string())]);
     let arguments = [
         "import",
         "--from",
@@ -400,9 +394,7 @@ proptest! {
             }));
             of_cluster.push(node(&name, &format!("r{rack}"), &holds(&block)));
         }
-        let folder = Folder::new(&[
-            ("cluster.json", &cluster("1.19.3", KUBERNETES, &of_cluster)),
-            ("foreign.yaml", &json!({"kind": "List", "items": objects}).to_string()),
+        let folder = Folder::with_cluster(&of_cluster, &[("foreign.yaml", &json!({"kind": "List", "items": objects}).to_string()),
         ]);
         folder.run(&CALICO).expect(0);
         changes_nothing(&folder);

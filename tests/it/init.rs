@@ -8,7 +8,7 @@ use std::process::Stdio;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
 
-use super::server::{Server, kubernetes};
+use super::server::Server;
 use super::support::{
     Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, program, repository,
 };
@@ -443,12 +443,7 @@ fn a_person_is_asked_four_questions_at_most() {
 
 #[test]
 fn on_a_real_api_server() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        testbed::Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let zones = ["eu-1a", "eu-1b"];
     server.nodes((0..40).map(|number| {
         let mut node = super::server::node(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::hostile_server::{accepted, healthy, serve, writes_node};
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pool, program, ran};
+use super::support::{Folder, TextAssertions, args, node, pool, program, ran};
 
 const APPLY: [&str; 6] = [
     "apply",
@@ -25,13 +25,13 @@ fn folder(nodes: usize) -> Folder {
     let nodes: Vec<String> = (0..nodes)
         .map(|number| node(&format!("n{number:05}"), "a", ""))
         .collect();
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        (
+    Folder::with_cluster(
+        &nodes,
+        &[(
             "pools/a.yaml",
             &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 26}"),
-        ),
-    ])
+        )],
+    )
 }
 
 /// Blocks by node, as the file has them.

@@ -3,9 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{
-    Folder, KUBERNETES, TextAssertions, address_pool, cluster, node, pin, policy, pool,
-};
+use super::support::{Folder, TextAssertions, address_pool, node, pin, policy, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
@@ -16,10 +14,7 @@ fn balancer(spec: &Value) -> String {
 
 fn planned(files: &[String], items: &[String]) -> Value {
     let items = [items, &[node("n", "a", "")]].concat();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        ("pools/a.yaml", &files.join("---\n")),
-    ]);
+    let folder = Folder::with_cluster(&items, &[("pools/a.yaml", &files.join("---\n"))]);
     folder.json("plan --cluster cluster.json -o json")
 }
 
@@ -150,18 +145,10 @@ fn address_pools_of_the_files_are_written_in_ipv4() {
 #[test]
 fn a_pinned_address_and_one_that_is_asked_about_are_ipv4() {
     let pinned = "apiVersion: cilium-ipam.io/v1alpha1\nkind: ServiceAssignment\nmetadata: {name: p}\nspec: {service: shop/web, ips: [\"::ffff:20.0.10.9\",\n  20.0.10.9]}\n";
-    let folder = Folder::new(&[
-        (
-            "cluster.json",
-            &cluster(
-                "1.19.3",
-                KUBERNETES,
-                &[node("n", "a", &super::support::holds("10.20.0.0/24"))],
-            ),
-        ),
-        ("pools/a.yaml", &pool("a", POOL)),
-        ("twice/p.yaml", pinned),
-    ]);
+    let folder = Folder::with_cluster(
+        &[node("n", "a", &super::support::holds("10.20.0.0/24"))],
+        &[("pools/a.yaml", &pool("a", POOL)), ("twice/p.yaml", pinned)],
+    );
     let report = folder
         .run(&["validate", "twice", "-o", "json"])
         .expect(3)

@@ -32,10 +32,7 @@ fn service(name: &str, address: &str) -> String {
 }
 
 fn folder(items: &[String], files: &[String]) -> Folder {
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
-        ("pools/a.yaml", &files.join("---\n")),
-    ])
+    Folder::with_cluster(items, &[("pools/a.yaml", &files.join("---\n"))])
 }
 
 fn apply(folder: &Folder, more: &[&str], code: i32) -> String {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, pool};
+use super::support::{Folder, TextAssertions, pool};
 
 const KEY: &str = "lbipam.cilium.io/ips";
 
@@ -49,13 +49,13 @@ fn folder(services: &[String]) -> Folder {
         &json!({"blocks": [{"cidr": "20.0.10.0/24"}, {"cidr": "fd00:20::/112"}]}),
     );
     let items = [&[blue], services].concat();
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        (
+    Folder::with_cluster(
+        &items,
+        &[(
             "pools/nodes.yaml",
             &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
-        ),
-    ])
+        )],
+    )
 }
 
 fn lb(folder: &Folder, arguments: &[&str], code: i32) -> super::support::Ran {

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 
 use super::habits::{POOL, on_cluster, three};
 use super::safety_arguments::{dual_stack, running};
-use super::support::{
-    Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool, repository,
-};
+use super::support::{Folder, TextAssertions, args, holds, node, pool, repository};
 
 fn blocks(plan: &Value) -> Vec<(String, Value)> {
     let changes = plan["changes"].as_array().unwrap().iter();
@@ -64,10 +62,7 @@ fn a_limited_plan_decides_as_the_whole_one_and_counts_the_rest() {
 #[test]
 fn a_limited_plan_never_speaks_for_the_whole_cluster() {
     let nodes = [node("n1", "a", &holds("10.20.0.0/24")), node("n2", "b", "")];
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", POOL)),
-    ]);
+    let folder = Folder::with_cluster(&nodes, &[("pools/a.yaml", &pool("a", POOL))]);
     let flags = ["plan", "--target", "node/n1", "--detailed-exitcode"];
     let told = on_cluster(&folder, &flags).expect(0).stdout;
     assert!(

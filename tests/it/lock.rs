@@ -5,20 +5,14 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::{Value, json};
-use testbed::Options;
 
-use super::server::{Server, kubernetes, node};
+use super::server::{Server, node};
 use super::support::{TextAssertions, pin, policy, pool, program};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
 fn server() -> Server {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     server.folder.write(
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),

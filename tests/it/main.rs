@@ -27,6 +27,7 @@ mod fail_on;
 mod faulty_releases;
 mod findings;
 mod generated;
+mod git;
 mod gitea_actions;
 mod gitea_world;
 mod growth;

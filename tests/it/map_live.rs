@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::json;
-use testbed::{Options, PATIENCE};
+use testbed::PATIENCE;
 
 use super::running::{Running, http_get};
-use super::server::{Server, kubernetes, node};
+use super::server::{Server, node};
 use super::support::{TextAssertions, pool};
 
 /// The head and the body of an answer.
@@ -23,12 +23,7 @@ fn ask(address: &str, request: &str) -> (String, String) {
 
 #[test]
 fn watch_serves_the_map_of_its_last_plan() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     server.folder.write(
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),

@@ -1,11 +1,10 @@
 //! `--base`: what a pull request weakens in the Policy is listed first, and what the Policy of the
 //! base refuses stays refused.
 
-use std::process::Command;
-
 use serde_json::Value;
 
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, policy, pool};
+use super::git::git;
+use super::support::{Folder, TextAssertions, args, node, policy, pool};
 
 const STRICT: &str = "apiVersion: cilium-ipam.io/v1alpha1
 kind: IPAMPolicy
@@ -23,20 +22,16 @@ spec:
 fn folder(base: &str, head: &str) -> Folder {
     let nodes = [node("n1", "a", ""), node("n2", "a", "")];
     let spec = "{cidrs: [10.20.0.0/16], blockSize: 24}";
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pool("a", spec)),
-        ("pools/policy.yaml", base),
-    ]);
-    let git = |words: &[&str]| {
-        let mut git = Command::new("git");
-        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
-        git.current_dir(folder.path()).args(identity).args(words);
-        assert!(git.output().unwrap().status.success(), "{words:?}");
-    };
-    git(&["init", "-q", "-b", "main"]);
-    git(&["add", "pools"]);
-    git(&["commit", "-q", "-m", "Add pools"]);
+    let folder = Folder::with_cluster(
+        &nodes,
+        &[
+            ("pools/a.yaml", &pool("a", spec)),
+            ("pools/policy.yaml", base),
+        ],
+    );
+    git(folder.path(), &["init", "-q", "-b", "main"]);
+    git(folder.path(), &["add", "pools"]);
+    git(folder.path(), &["commit", "-q", "-m", "Add pools"]);
     folder.write("pools/policy.yaml", head);
     folder
 }

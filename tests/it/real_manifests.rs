@@ -3,14 +3,11 @@
 
 use serde_json::Value;
 
-use crate::support::{Folder, KUBERNETES, TextAssertions, cluster, node, repository};
+use crate::support::{Folder, TextAssertions, node, repository};
 
 /// A folder with these files of `tests/it/real_manifests` as its pools.
 fn folder(files: &[&str]) -> Folder {
-    let folder = Folder::new(&[(
-        "cluster.json",
-        &cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]),
-    )]);
+    let folder = Folder::with_cluster(&[node("n", "a", "")], &[]);
     for file in files {
         let path = repository().join("tests/it/real_manifests").join(file);
         folder.write(&format!("pools/{file}"), std::fs::read(path).unwrap());

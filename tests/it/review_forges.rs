@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use super::git::git;
 use super::review_world::{
     AFTER, APPLY, COMMENT, COMMIT, FACTS, Facts, Forge, LATER, MERGED, World,
 };
@@ -223,17 +224,10 @@ fn a_link_is_compared_by_its_target_and_a_file_by_itself() {
 #[test]
 fn a_revision_of_another_commit_is_not_what_was_merged() {
     let world = World::new(Forge::GitHub);
-    let git = |words: &[&str]| {
-        let identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
-        let mut git = std::process::Command::new("git");
-        git.current_dir(world.folder.path())
-            .args(identity)
-            .args(words);
-        assert!(git.output().unwrap().status.success(), "{words:?}");
-    };
-    git(&["init", "-q"]);
-    git(&["add", "pools"]);
-    git(&["commit", "-q", "-m", "Add a pool"]);
+    let folder = world.folder.path();
+    git(folder, &["init", "-q"]);
+    git(folder, &["add", "pools"]);
+    git(folder, &["commit", "-q", "-m", "Add a pool"]);
     world.run(&COMMENT).expect(0);
     let refused = world
         .run(&[&APPLY[..], &["--revision", "HEAD"]].concat())

@@ -2,9 +2,7 @@
 //! without a result never passes.
 
 use super::safety_arguments::{dual_stack, running};
-use super::support::{
-    Folder, KUBERNETES, Ran, TextAssertions, args, cluster, node, pool, repository,
-};
+use super::support::{Folder, Ran, TextAssertions, args, node, pool, repository};
 
 const NODES: [(&str, &str); 3] = [("n1", "a"), ("n2", "a"), ("n3", "b")];
 
@@ -283,14 +281,16 @@ fn a_rule_that_would_not_end_is_stopped_and_told() {
                    a.name + b.name + c.name + d.name != \"\"))))";
     let policy = format!("spec:\n  rules:\n{}", rule("endless", endless, ""));
     let head = "apiVersion: cilium-ipam.io/v1alpha1\nkind: IPAMPolicy\nmetadata: {name: p}\n";
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        (
-            "pools/a.yaml",
-            &pool("a", "{cidrs: [10.20.0.0/15], blockSize: 24}"),
-        ),
-        ("pools/policy.yaml", &format!("{head}{policy}")),
-    ]);
+    let folder = Folder::with_cluster(
+        &nodes,
+        &[
+            (
+                "pools/a.yaml",
+                &pool("a", "{cidrs: [10.20.0.0/15], blockSize: 24}"),
+            ),
+            ("pools/policy.yaml", &format!("{head}{policy}")),
+        ],
+    );
     let refused = apply(&folder, &[], 5);
     for part in [
         "rule `endless` has no result",

@@ -7,10 +7,7 @@ use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, n
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn saved(items: &[String]) -> Folder {
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
-        ("pools/a.yaml", &pool("a", POOL)),
-    ]);
+    let folder = Folder::with_cluster(items, &[("pools/a.yaml", &pool("a", POOL))]);
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
         .expect(0);
@@ -111,17 +108,10 @@ fn what_matters_makes_it_stale_with_the_difference() {
 #[test]
 fn new_pools_with_further_changes_make_it_stale() {
     let only_a = "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
-    let folder = Folder::new(&[
-        (
-            "cluster.json",
-            &cluster(
-                "1.19.3",
-                KUBERNETES,
-                &[node("n", "a", ""), node("m", "b", "")],
-            ),
-        ),
-        ("pools/a.yaml", &pool("a", only_a)),
-    ]);
+    let folder = Folder::with_cluster(
+        &[node("n", "a", ""), node("m", "b", "")],
+        &[("pools/a.yaml", &pool("a", only_a))],
+    );
     folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
         .expect(0);
@@ -200,11 +190,13 @@ fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
 /// A plan of `pools` for one node, with the digest that `plan` printed.
 fn reviewed() -> (Folder, String) {
     let items = [node("n", "a", "")];
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        ("pools/a.yaml", &pool("a", POOL)),
-        ("others/a.yaml", &pool("a", POOL)),
-    ]);
+    let folder = Folder::with_cluster(
+        &items,
+        &[
+            ("pools/a.yaml", &pool("a", POOL)),
+            ("others/a.yaml", &pool("a", POOL)),
+        ],
+    );
     let said = folder
         .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
         .expect(0)

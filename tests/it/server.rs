@@ -19,6 +19,16 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts it with the traces of Cilium 1.19.3 in ipam kubernetes.
+    pub fn usual() -> Server {
+        Server::start(
+            &kubernetes("1.19.3", None),
+            Some("1.19.3"),
+            Options::default(),
+            &[],
+        )
+    }
+
     /// Starts it; `installation` tells which Cilium seems to run, `crds` whose schemas are served.
     pub fn start(
         installation: &CiliumInstallation,
@@ -123,12 +133,7 @@ fn rack(name: &str, range: &str, rack: &str) -> String {
 
 #[test]
 fn two_thousand_nodes_in_three_racks() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let racks = ["a", "b", "c"];
     server.nodes((0..2000).map(|index| {
         node(
@@ -286,12 +291,7 @@ fn the_real_operator_beside_it() {
 
 #[test]
 fn a_snapshot_and_kubectls_own_list_plan_the_same_as_the_server() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     server.nodes((0..30).map(|index| node(&format!("n{index}"), json!({"rack": "a"}))));
     let held = json!({"spec": {"podCIDR": "10.20.3.0/24", "podCIDRs": ["10.20.3.0/24"]}});
     server.plane.patch("/api/v1/nodes/n7", &held).unwrap();

@@ -371,10 +371,7 @@ fn a_saved_plan_of_nodes_is_no_longer_wanted_when_the_subnet_is_gone() {
 fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     let items = [node("n", "a", "")];
     let files = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)].join("---\n");
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        ("pools/a.yaml", &files),
-    ]);
+    let folder = Folder::with_cluster(&items, &[("pools/a.yaml", &files)]);
     let before = folder.read("cluster.json");
     let valid = folder.run(&["validate"]).expect(0);
     valid.stdout.assert_has("1 Neutron subnet");

@@ -137,6 +137,13 @@ impl Folder {
         folder
     }
 
+    /// A cluster with Cilium 1.19.3 in ipam kubernetes and these items, and these files.
+    pub fn with_cluster(items: &[String], files: &[(&str, &str)]) -> Folder {
+        let folder = Folder::new(files);
+        folder.write("cluster.json", cluster("1.19.3", KUBERNETES, items));
+        folder
+    }
+
     pub fn path(&self) -> &Path {
         self.0.path()
     }

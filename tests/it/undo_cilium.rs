@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pin, pool};
+use super::support::{Folder, TextAssertions, cluster, holds, node, pin, pool};
 
 const CLUSTER_POOL: &str = r#""ipam":"cluster-pool","enable-ipv6":"false","cluster-pool-ipv4-cidr":"10.20.0.0/16","cluster-pool-ipv4-mask-size":"24""#;
 
@@ -138,10 +138,7 @@ pub(super) fn node_config() -> (Folder, Vec<Value>) {
         r#""rack":"a""#,
         r#""rack":"a","kubernetes.io/hostname":"n1""#,
     );
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &[n1])),
-        ("pools/a.yaml", &moved("10.20.0.0/24")),
-    ]);
+    let folder = Folder::with_cluster(&[n1], &[("pools/a.yaml", &moved("10.20.0.0/24"))]);
     let before = meaning(&folder);
     apply(&folder, "undo.json");
     (folder, before)

@@ -2,9 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{
-    Folder, KUBERNETES, TextAssertions, address_pool, cluster, holds, node, pin, pool,
-};
+use super::support::{Folder, TextAssertions, address_pool, holds, node, pin, pool};
 use super::undo::{applied, forge};
 use super::undo_cilium::{
     add, apply, cluster_pool, edit, is_refused, moved, node_config, object, policy, saved, undo,
@@ -159,10 +157,7 @@ fn pools(cidr: &str) -> String {
 #[test]
 fn an_apply_counts_what_is_blocked() {
     let nodes = [node("n1", "a", ""), node("n2", "a", "")];
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/a.yaml", &pools("10.20.0.0/23")),
-    ]);
+    let folder = Folder::with_cluster(&nodes, &[("pools/a.yaml", &pools("10.20.0.0/23"))]);
     let words = ["plan", "--cluster", "cluster.json", "-o", "json"];
     let plan = folder.run(&words).expect(2).json();
     assert_eq!(plan["summary"]["blocked"], 1, "{plan:#}");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use crate::subnets::{SUBNET, subnet_pool};
-use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, pool};
+use crate::support::{Folder, TextAssertions, args, pool};
 
 const SECRET: &str = "s3cret-token";
 
@@ -70,16 +70,18 @@ fn failed_requests_are_printed() {
     let start = "GET /api/v1/namespaces/kube-system/configmaps failed: ";
     assert!(told.lines().any(|line| is_failure(start, line)), "{told}");
 
-    let openstack = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &[])),
-        ("pools/vm.yaml", &subnet_pool("vm", SUBNET)),
-        (
-            "clouds.yaml",
-            &format!(
-                "clouds: {{lab: {{auth: {{auth_url: 'http://{address}/v3', username: u, password: {SECRET}, project_name: p, user_domain_id: default, project_domain_id: default}}}}}}"
+    let openstack = Folder::with_cluster(
+        &[],
+        &[
+            ("pools/vm.yaml", &subnet_pool("vm", SUBNET)),
+            (
+                "clouds.yaml",
+                &format!(
+                    "clouds: {{lab: {{auth: {{auth_url: 'http://{address}/v3', username: u, password: {SECRET}, project_name: p, user_domain_id: default, project_domain_id: default}}}}}}"
+                ),
             ),
-        ),
-    ]);
+        ],
+    );
     let told = openstack.run(&[&plan[..], &["--cluster-file", "cluster.json"]].concat());
     let start = format!("POST http://{address}/v3/auth/tokens failed: ");
     let told = told.all();

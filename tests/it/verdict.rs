@@ -7,8 +7,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use super::support::{
-    Folder, KUBERNETES, TextAssertions, address_pool, cluster, holds, node, policy, pool, program,
-    ran,
+    Folder, TextAssertions, address_pool, holds, node, policy, pool, program, ran,
 };
 
 /// A situation, the verdict on it and the exit code of `plan`.
@@ -135,7 +134,7 @@ fn situations() -> Vec<Situation> {
 }
 
 fn folder(one: &Situation) -> Folder {
-    let folder = Folder::new(&[("cluster.json", &cluster("1.19.3", KUBERNETES, &one.items))]);
+    let folder = Folder::with_cluster(&one.items, &[]);
     for (place, file) in one.files.iter().enumerate() {
         folder.write(&format!("pools/{place}.yaml"), file);
     }

@@ -4,19 +4,14 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use testbed::{Ending, Options};
+use testbed::Ending;
 
 use super::running::Running;
-use super::server::{Server, kubernetes, node};
+use super::server::{Server, node};
 use super::support::{TextAssertions, address_pool, policy, pool};
 
 fn server() -> Server {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let selector = "nodeSelector: {matchLabels: {rack: a}}";
     server.folder.write(
         "pools/a.yaml",

@@ -21,15 +21,12 @@ mod warnings;
 
 use serde_json::Value;
 
-use crate::support::{Folder, KUBERNETES, args, cluster, node, repository};
+use crate::support::{Folder, args, node, repository};
 
 const GOOD: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn folder() -> Folder {
-    Folder::new(&[(
-        "cluster.json",
-        &cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]),
-    )])
+    Folder::with_cluster(&[node("n", "a", "")], &[])
 }
 
 /// What `validate` must find.

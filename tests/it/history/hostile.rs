@@ -1,6 +1,7 @@
 //! Text and objects from strangers, and repositories of other forms.
 
-use super::repo::{Repo, asked, git_in, text};
+use super::repo::{Repo, asked};
+use crate::git::git;
 use crate::support::{Folder, TextAssertions, pin, run};
 
 const NODE: &str = "worker-7";
@@ -85,7 +86,7 @@ fn a_repository_with_longer_ids_and_a_bare_one_are_read() {
     let elsewhere = Folder::new(&[]);
     let bare = elsewhere.join("bare.git");
     let clone = ["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()];
-    text(git_in(repo.folder.path(), &clone).output().unwrap());
+    git(repo.folder.path(), &clone);
     for history in [
         repo.history(&[NODE]),
         run(&bare, &["history", NODE, "./pools", "-o", "json"]).json(),

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use super::POOL;
-use super::repo::{Repo, git_in, text};
+use super::repo::Repo;
+use crate::git::{self, git};
 use crate::support::{pin, pool};
 
 const COMMITS: usize = 10_000;
@@ -53,7 +54,7 @@ fn large(one_in: usize) -> Repo {
         )
         .unwrap();
     }
-    let mut import = git_in(repo.folder.path(), &["fast-import", "--quiet"])
+    let mut import = git::command(repo.folder.path(), &["fast-import", "--quiet"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
@@ -79,7 +80,7 @@ fn times_of_a_large_history() {
         assert!(found > 1, "{found}");
         let search = ["log", "--oneline", "-S10.20.7.0/24", "--", "pools"];
         let begun = Instant::now();
-        let printed = text(git_in(repo.folder.path(), &search).output().unwrap());
+        let printed = git(repo.folder.path(), &search);
         let theirs = begun.elapsed();
         println!(
             "history: commits={COMMITS} touching={} documents={found} ours={}ms git-log-S={}ms ratio={:.2} lines={}",

@@ -7,8 +7,9 @@ mod merges;
 mod recorded;
 mod repo;
 
-use repo::{Repo, asked, git_in, text};
+use repo::{Repo, asked};
 
+use crate::git::git;
 use crate::support::{TextAssertions, pin, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
@@ -212,10 +213,10 @@ fn a_shallow_clone_says_where_it_begins() {
         &from,
         place.to_str().unwrap(),
     ];
-    text(git_in(repo.folder.path(), &clone).output().unwrap());
+    git(repo.folder.path(), &clone);
     let ran = crate::support::run(&place, &["history", "worker-7", "-o", "json"]).expect(0);
     let history = ran.json();
-    let first = text(git_in(&place, &["rev-parse", "HEAD~1"]).output().unwrap());
+    let first = git(&place, &["rev-parse", "HEAD~1"]);
     assert_eq!(history["begins"]["shallow"]["commit"], first.as_str());
     assert!(
         history["asked"][0]["from"]["uncertain"]

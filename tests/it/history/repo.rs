@@ -1,40 +1,11 @@
 //! A real repository, one commit a day from 2026-03-01 on.
 
-use std::path::Path;
-use std::process::{Command, Output};
-
+use crate::git::{command, text};
 use crate::support::{Folder, Ran};
 
 pub struct Repo {
     pub folder: Folder,
     day: u32,
-}
-
-/// A git command in a folder, without the user's environment.
-pub fn git_in(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(folder).args(arguments).env_clear();
-    command
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", folder)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_SYSTEM", "/dev/null");
-    for who in ["AUTHOR", "COMMITTER"] {
-        command
-            .env(format!("GIT_{who}_NAME"), "Ada")
-            .env(format!("GIT_{who}_EMAIL"), "ada@example.org");
-    }
-    command
-}
-
-#[track_caller]
-pub fn text(output: Output) -> String {
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl Repo {
@@ -61,12 +32,11 @@ impl Repo {
     #[track_caller]
     fn git_as(&self, author: &str, arguments: &[&str]) -> String {
         let date = format!("2026-03-{:02}T12:00:00Z", self.day.max(1));
-        let mut command = git_in(self.folder.path(), arguments);
-        command
-            .env("GIT_AUTHOR_NAME", author)
+        let mut git = command(self.folder.path(), arguments);
+        git.env("GIT_AUTHOR_NAME", author)
             .env("GIT_AUTHOR_DATE", &date)
             .env("GIT_COMMITTER_DATE", &date);
-        text(command.output().unwrap())
+        text(git.output().unwrap())
     }
 
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {

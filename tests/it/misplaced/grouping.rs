@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::NODES;
-use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pin, pool};
+use crate::support::{Folder, TextAssertions, args, cluster, holds, node, pin, pool};
 
 #[test]
 fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
@@ -15,13 +15,13 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         format!(r#"{{"apiVersion":"cilium.io/v2","kind":"CiliumNode","metadata":{{"name":"{name}"}},"spec":{{"ipam":{{"podCIDRs":["{block}"]}}}}}}"#)
     });
     let items: Vec<String> = nodes.chain(cilium_nodes).collect();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        (
+    let folder = Folder::with_cluster(
+        &items,
+        &[(
             "pools/a.yaml",
             &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}"),
-        ),
-    ]);
+        )],
+    );
     let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
     let headline = "2,000 drifted nodes, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
     assert!(
@@ -161,10 +161,7 @@ fn hundreds_of_pools_are_cut_and_counted() {
     let pools: Vec<String> = (0..POOLS)
         .map(|index| rack(index, (index + 1) % POOLS))
         .collect();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &items)),
-        ("pools/a.yaml", &pools.join("---\n")),
-    ]);
+    let folder = Folder::with_cluster(&items, &[("pools/a.yaml", &pools.join("---\n"))]);
     let words = ["plan", "--cluster", "cluster.json"];
     let short = folder.run(&words).expect(0).stdout;
     assert!(
@@ -252,14 +249,16 @@ fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
     let pins: Vec<String> = (0..NODES)
         .map(|index| pin(&format!("n{index:04}"), &block((index + 1) % NODES)))
         .collect();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        (
-            "pools/a.yaml",
-            &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}"),
-        ),
-        ("pools/pins.yaml", &pins.join("---\n")),
-    ]);
+    let folder = Folder::with_cluster(
+        &nodes,
+        &[
+            (
+                "pools/a.yaml",
+                &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}"),
+            ),
+            ("pools/pins.yaml", &pins.join("---\n")),
+        ],
+    );
     let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
     assert!(ran.stdout.starts_with("2,000 blocked"), "{}", ran.stdout);
     assert!(

@@ -6,7 +6,7 @@ mod grouping;
 
 use serde_json::Value;
 
-use crate::support::{Folder, KUBERNETES, args, cluster, node, pool};
+use crate::support::{Folder, args, node, pool};
 
 const NODES: usize = 2_000;
 
@@ -33,10 +33,10 @@ fn applied(pools: &[String]) -> Folder {
     let nodes: Vec<String> = (0..NODES)
         .map(|index| node(&format!("n{index:04}"), ["a", "b", "c"][index % 3], ""))
         .collect();
-    let folder = Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, &nodes)),
-        ("pools/racks.yaml", &racks("a", "b", 24).join("---\n")),
-    ]);
+    let folder = Folder::with_cluster(
+        &nodes,
+        &[("pools/racks.yaml", &racks("a", "b", 24).join("---\n"))],
+    );
     folder
         .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
         .expect(0);

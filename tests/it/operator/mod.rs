@@ -7,21 +7,16 @@ mod objects;
 mod rules;
 
 use serde_json::{Value, json};
-use testbed::{Options, wait_until};
+use testbed::wait_until;
 
 use crate::running::Running;
-use crate::server::{Server, kubernetes, node};
+use crate::server::{Server, node};
 
 pub const GROUP: &str = "/apis/cilium-ipam.io/v1alpha1";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn server() -> Server {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     install_definitions(&server);
     server
 }

@@ -1,14 +1,13 @@
 //! Custom resources: what the server accepts, and what the operator does and reports.
 
 use serde_json::{Value, json};
-use testbed::Options;
 
 use super::{
     DEFINITIONS, GROUP, condition, in_rack, install_definitions, object, operator_of, pool, server,
     until,
 };
 use crate::running::http_get;
-use crate::server::{Server, kubernetes};
+use crate::server::Server;
 use crate::support::TextAssertions;
 
 fn events(server: &Server) -> Vec<(String, String, String)> {
@@ -309,12 +308,7 @@ fn a_pool_with_faults_that_was_deleted_keeps_what_it_gave() {
 
 #[test]
 fn definitions_that_come_late_or_go_never_mean_that_nothing_is_asked_for() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let operator = operator_of(&server);
     let unread = operator.until("invalid", json!({"rules": ["objects-unread"]}));
     assert_eq!(unread["findings"].as_array().unwrap().len(), 4, "{unread}");

@@ -1,11 +1,10 @@
 //! Saved plans of a commit, and `watch` on a branch.
 
 use serde_json::json;
-use testbed::Options;
 
 use super::{OTHER, POOL, commit, git, repository};
 use crate::running::{Running, http_get};
-use crate::server::{Server, kubernetes, node};
+use crate::server::{Server, node};
 use crate::support::{TextAssertions, args, cluster, node as node_json, policy, pool};
 
 #[test]
@@ -94,12 +93,7 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
 
 #[test]
 fn watch_follows_a_branch_and_keeps_the_last_good_commit() {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     let folder = server.folder.path();
     server.folder.write("pools/a.yaml", pool("a", POOL));
     server.folder.write(".gitignore", "/*\n!/pools\n");

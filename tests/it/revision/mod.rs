@@ -5,40 +5,12 @@ mod reading;
 mod untrusted;
 
 use std::path::Path;
-use std::process::Command;
 
+use crate::git::git;
 use crate::support::Folder;
 
 const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 const OTHER: &str = "{cidrs: [10.30.0.0/16], blockSize: 24}";
-
-#[track_caller]
-fn git(folder: &Path, arguments: &[&str]) -> String {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(folder).args([
-        "-c",
-        "user.name=n",
-        "-c",
-        "user.email=e",
-        "-c",
-        "commit.gpgsign=false",
-    ]);
-    // Without the user's environment: in a hook it names the user's repository.
-    command
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap())
-        .env("HOME", folder);
-    command
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_SYSTEM", "/dev/null");
-    let output = command.args(arguments).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 /// Commits everything; returns the commit id.
 fn commit(folder: &Path) -> String {

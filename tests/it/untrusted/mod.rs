@@ -6,19 +6,15 @@ mod adopted;
 mod unreadable;
 
 use serde_json::{Value, json};
-use testbed::Options;
 
-use crate::server::{Server, kubernetes, node as server_node};
-use crate::support::{Folder, KUBERNETES, cluster, pool};
+use crate::server::{Server, node as server_node};
+use crate::support::{Folder, pool};
 
 const RACK_A: &str =
     "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}";
 
 fn folder(items: &[String]) -> Folder {
-    Folder::new(&[
-        ("cluster.json", &cluster("1.19.3", KUBERNETES, items)),
-        ("pools/a.yaml", &pool("a", RACK_A)),
-    ])
+    Folder::with_cluster(items, &[("pools/a.yaml", &pool("a", RACK_A))])
 }
 
 fn cilium_node(name: &str, cidr: &str) -> Value {
@@ -58,12 +54,7 @@ const FOREIGN: [(&str, &str); 3] = [
 ];
 
 fn server() -> Server {
-    let server = Server::start(
-        &kubernetes("1.19.3", None),
-        Some("1.19.3"),
-        Options::default(),
-        &[],
-    );
+    let server = Server::usual();
     server.folder.write("pools/a.yaml", pool("a", RACK_A));
     server
 }
