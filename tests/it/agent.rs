@@ -34,7 +34,7 @@ fn starts_on_the_block_of_apply(write_path: &str) {
     server
         .folder
         .write("pools/all.yaml", documents.join("---\n"));
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
 
     let vm = AgentVm::prepare(&server.programs, version).unwrap();
     let report = vm
@@ -53,7 +53,7 @@ fn starts_on_the_block_of_apply(write_path: &str) {
         cilium_node["spec"]["ipam"]["podCIDRs"],
         json!(["10.20.30.0/24"])
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn rules(report: &serde_json::Value) -> Vec<&str> {
 #[ignore = "slow: boots a QEMU guest; cargo xtask test --agent runs it"]
 fn agent_announces_the_annotation() {
     let server = announcing("node-annotation", "10.20.30.0/24");
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let (report, route_dump) = heard(&server, &[]);
     assert_eq!(report.pod_cidrs_used, ["10.20.30.0/24"]);
     assert_eq!(
@@ -207,7 +207,7 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
     let server = announcing("node-config", "10.20.40.0/24");
     let held = json!({"spec": {"podCIDR": "10.20.9.0/24", "podCIDRs": ["10.20.9.0/24"]}});
     server.plane.patch("/api/v1/nodes/worker-7", &held).unwrap();
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let settings = agent_settings(&server.programs, &server.plane, &["worker-7"]).unwrap();
     let range = settings["worker-7"]["ipv4-range"].clone();
     let (report, route_dump) = heard(&server, &[format!("--ipv4-range={range}")]);
@@ -216,7 +216,7 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
         routes(&route_dump),
         [("10.20.40.0/24".to_owned(), "192.0.2.1".to_owned())]
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
     // The difference that stays is explained, and is no fault of the routes.
     let examined = examined(&server, &route_dump);
     assert!(
@@ -229,7 +229,7 @@ fn agent_announces_the_block_that_a_setting_moved_it_to() {
             .any(|rule| rule.starts_with("route-")),
         "{examined:#}"
     );
-    let told = server.run(&["explain", "worker-7"]).expect(0).stdout;
+    let told = server.expect("explain worker-7", 0).stdout;
     told.assert_has("10.20.40.0/24");
     told.assert_has("10.20.9.0/24");
 }

@@ -1,6 +1,6 @@
 //! Claims that fill their object. What plans make of single claims is in `cases/claims`.
 
-use super::support::{Folder, TextAssertions, args, cluster, node, pool};
+use super::support::{Folder, TextAssertions, cluster, node, pool};
 
 const POOL: &str = "{cidrs: [10.20.0.0/30], blockSize: 31}";
 
@@ -26,13 +26,9 @@ fn claims_are_split_by_their_bytes() {
         ("cluster.json", &cluster("1.19.3", settings, &items)),
         ("pools/a.yaml", &pool("a", two)),
     ]);
-    let ran = folder
-        .run(&args("apply --cluster cluster.json --auto-approve -o json"))
-        .expect(0);
+    let ran = folder.expect("apply --cluster cluster.json --auto-approve -o json", 0);
     assert_eq!(ran.json()["applied"].as_array().unwrap().len(), 1_500);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --detailed-exitcode", 0);
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     let wanted = planned(&plan);
     assert_eq!(plan["changes"][0]["write_path"], "cilium-node");
     assert_eq!(wanted["n2"].0, ["10.20.140.0/24"]);
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let operator = operator_of_cluster_pool(&server, version);
     replicas(&server, 1);
     let given = next_of_operator(&server, "stranger");
@@ -153,7 +153,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
         !seen.values().any(|(blocks, _)| blocks.contains(&given)),
         "{given} {seen:?}"
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 
     // While it runs, on request.
     server.folder.write("pools/policy.yaml", policy(POLICY));
@@ -162,7 +162,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
         .into_iter()
         .chain(planned(&server.json("plan -o json --fail-on never")))
         .collect();
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     next_of_operator(&server, "second-stranger");
     let mut seen = cilium_nodes(&server);
     seen.retain(|name, _| name.starts_with('n'));
@@ -265,12 +265,10 @@ fn an_operator_that_gives_nothing_leaves_all_to_us() {
     let plan = server.json("plan --out plan.json -o json");
     // An agent that starts in between does not make the plan stale.
     agent_starts(&server, "new");
-    server
-        .run(&["apply", "plan.json", "--trust-plan-file"])
-        .expect(0);
+    server.expect("apply plan.json --trust-plan-file", 0);
     assert_eq!(cilium_nodes(&server), planned(&plan));
     assert_eq!(cilium_nodes(&server)["new"].0, ["192.168.0.0/26"]);
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }
 
 #[test]
@@ -299,11 +297,11 @@ fn a_node_that_the_operator_skips() {
         blocked(&plan, "other").contains("hands out blocks itself"),
         "{plan:#}"
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     next_of_operator(&server, "other");
     assert_eq!(
         cilium_nodes(&server)["skipped"],
         (vec!["10.99.0.128/25".to_owned()], String::new())
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }

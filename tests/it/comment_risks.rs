@@ -3,7 +3,7 @@
 
 use super::comment::dry_run;
 use super::markdown::assert_text_only;
-use super::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node, pool};
+use super::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node, pool};
 
 /// Forty nodes get a first block, three get none, and one that runs Pods moves.
 pub(super) fn hidden_move() -> Folder {
@@ -38,8 +38,7 @@ pub(super) fn hidden_move() -> Folder {
 fn the_riskiest_change_is_named_beside_what_is_wrong() {
     let folder = hidden_move();
     let text = folder
-        .run(&args("comment pools --cluster-file cluster.json --dry-run"))
-        .expect(2)
+        .expect("comment pools --cluster-file cluster.json --dry-run", 2)
         .stdout;
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::support::{Folder, args, holds, node, pin, pool};
+use super::support::{Folder, holds, node, pin, pool};
 
 fn items() -> Vec<String> {
     let mut items: Vec<String> = (0..40)
@@ -39,8 +39,7 @@ fn the_order_of_files_and_objects_does_not_matter_to_a_single_byte() {
             );
         }
         folder
-            .run(&args("plan --cluster cluster.json -o json --fail-on never"))
-            .expect(0)
+            .expect("plan --cluster cluster.json -o json --fail-on never", 0)
             .stdout
     };
     let mut items = items();

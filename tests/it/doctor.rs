@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::doctor_cluster::{
     Base, healthy, object, rules, severities, told, with_pool, with_times,
 };
-use super::support::{Folder, TextAssertions, args, holds, node, pin, policy, pool, repository};
+use super::support::{Folder, TextAssertions, holds, node, pin, policy, pool, repository};
 
 fn incident(arguments: &[&str]) -> Value {
     let file = repository().join("examples/wrong-block/cluster.yaml");
@@ -237,8 +237,7 @@ fn the_incident_of_an_unknown_version_is_not_called_harmless() {
         &file.replace("cilium/cilium:v1.11.9", "mirror/cilium@sha256:00"),
     )]);
     let report = folder
-        .run(&["doctor", "-o", "json", "--cluster", "cluster.yaml"])
-        .expect(2)
+        .expect("doctor -o json --cluster cluster.yaml", 2)
         .json();
     assert_eq!(
         rules(&report),
@@ -246,11 +245,10 @@ fn the_incident_of_an_unknown_version_is_not_called_harmless() {
             .map(str::to_owned)
             .into()
     );
-    let settled = folder
-        .run(&args(
-            "doctor -o json --cluster cluster.yaml --cilium-version 1.11.9",
-        ))
-        .expect(2);
+    let settled = folder.expect(
+        "doctor -o json --cluster cluster.yaml --cilium-version 1.11.9",
+        2,
+    );
     assert!(rules(&settled.json()).contains("bgp-announces-foreign-block"));
 }
 

@@ -85,14 +85,8 @@ fn plan_as_json_has_what_it_promises() {
 #[test]
 fn tables() {
     let folder = copy(&repository().join("examples/racks"));
-    let pools = folder
-        .run(&["show", "pools", "--cluster", "cluster.yaml"])
-        .expect(0)
-        .stdout;
-    let nodes = folder
-        .run(&["show", "nodes", "--cluster", "cluster.yaml"])
-        .expect(0)
-        .stdout;
+    let pools = folder.expect("show pools --cluster cluster.yaml", 0).stdout;
+    let nodes = folder.expect("show nodes --cluster cluster.yaml", 0).stdout;
     insta::assert_snapshot!(format!("{pools}\n{nodes}"));
     let json = folder.json("show pools --cluster cluster.yaml -o json");
     assert_eq!(json["items"][1]["name"], "rack-a");

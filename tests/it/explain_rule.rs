@@ -51,7 +51,7 @@ fn every_code_has_a_page_and_every_page_a_code() {
 #[test]
 fn a_page_is_printed_without_files_and_cluster() {
     let folder = Folder::new(&[]);
-    let page = folder.run(&["explain-rule", "pool-overlap"]).expect(0);
+    let page = folder.expect("explain-rule pool-overlap", 0);
     let known = rules::page("pool-overlap").unwrap();
     for part in [
         known.code,
@@ -72,7 +72,7 @@ fn a_page_is_printed_without_files_and_cluster() {
 #[test]
 fn an_unknown_code_names_the_nearest_one() {
     let folder = Folder::new(&[]);
-    let ran = folder.run(&["explain-rule", "pool-overlaps"]).expect(1);
+    let ran = folder.expect("explain-rule pool-overlaps", 1);
     ran.stderr.assert_has("'pool-overlap'");
     ran.stderr.assert_has("lists all codes");
     assert!(ran.stderr.lines().count() < 12, "{}", ran.stderr);
@@ -81,7 +81,7 @@ fn an_unknown_code_names_the_nearest_one() {
 #[test]
 fn without_a_code_all_are_listed() {
     let folder = Folder::new(&[]);
-    let list = folder.run(&["explain-rule"]).expect(0).stdout;
+    let list = folder.expect("explain-rule", 0).stdout;
     let json = folder.json("explain-rule -o json");
     let documents = json.as_array().unwrap();
     assert_eq!(documents.len(), rules::pages().count());
@@ -195,7 +195,7 @@ fn findings_point_to_their_page() {
     );
     let folder = Folder::new(&[("pools/a.yaml", &pools)]);
     let line = "Run `cilium-ipam explain-rule pool-overlap` for what to do.";
-    let human = folder.run(&["validate"]).expect(3).stderr;
+    let human = folder.expect("validate", 3).stderr;
     assert_eq!(human.matches(line).count(), 1, "{human}");
     let cluster = repository().join("examples/racks/cluster.yaml");
     let arguments = ["plan", "-o", "markdown", "--cluster-file"];

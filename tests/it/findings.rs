@@ -163,7 +163,7 @@ fn labels_that_a_kubelet_may_set_are_one_finding() {
         );
     }
     assert_eq!(planned(&files, &[node("n", "a", "")], &[], RULE), []);
-    let ran = folder.run(&["validate"]).expect(0);
+    let ran = folder.expect("validate", 0);
     assert!(
         ran.stdout.contains("4 pools, 0 pins, 0 warnings"),
         "{ran:?}"

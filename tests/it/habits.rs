@@ -176,13 +176,13 @@ fn the_name_of_a_kubeconfig_cluster_is_no_file() {
     let folder = three();
     let kubeconfig = "apiVersion: v1\nkind: Config\nclusters: [{name: prod, cluster: {server: 'https://127.0.0.1:1'}}]\n";
     folder.write(".kube/config", kubeconfig);
-    let told = folder.run(&["plan", "--cluster", "prod"]).expect(1).stderr;
+    let told = folder.expect("plan --cluster prod", 1).stderr;
     told.assert_has("the kubeconfig has a cluster of this name");
     told.assert_has("--context");
-    folder.run(&["plan", "--cluster", "other"]).expect(8);
+    folder.expect("plan --cluster other", 8);
     // A file of that name is meant.
     folder.write("prod", folder.read("cluster.json"));
-    folder.run(&["plan", "--cluster", "prod"]).expect(0);
+    folder.expect("plan --cluster prod", 0);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn what_kubectl_prints_is_a_document_for_the_program_and_for_editors() {
             assert!(printed.contains(part), "{part}: {printed}");
         }
         server.folder.write("printed/all.yaml", &printed);
-        server.folder.run(&["validate", "printed"]).expect(0);
+        server.folder.expect("validate printed", 0);
         let mut document: Value = serde_yaml::from_str(&printed).unwrap();
         let validators = [Some(schema(&[])), of_kind.map(|kind| schema(&[kind]))];
         for validator in validators.iter().flatten() {
@@ -436,7 +436,7 @@ fn the_version_names_the_formats() {
 #[test]
 fn there_is_a_man_page_for_each_command() {
     let folder = Folder::new(&[]);
-    folder.run(&["manual", "man"]).expect(0);
+    folder.expect("manual man", 0);
     let page = folder.read("man/cilium-ipam-show-nodes.1");
     page.assert_has("CILIUM_IPAM_SHOW_NODES_OUTPUT");
     assert!(folder.read("man/cilium-ipam.1").contains("cilium\\-ipam"));

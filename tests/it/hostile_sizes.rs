@@ -184,7 +184,7 @@ fn the_number_of_what_is_left_out_is_exact() {
         snippet.starts_with('…') && snippet.ends_with('…') && snippet.len() < 250,
         "{snippet}"
     );
-    let human = folder.run(&["validate"]).expect(3).stderr;
+    let human = folder.expect("validate", 3).stderr;
     human.assert_has("1,229 further errors of bad-range");
     human.assert_has("--show-all shows all");
 }
@@ -201,7 +201,7 @@ fn a_place_far_into_a_long_line_is_shown_with_what_stands_around_it() {
         good.join(", ")
     );
     folder.write("pools/a.yaml", pool("a", &line));
-    let shown = folder.run(&["validate"]).expect(3).stderr;
+    let shown = folder.expect("validate", 3).stderr;
     shown.assert_has("10.20.7.207, 10.20.0.300, 10.20.0.0");
     shown.assert_has("pools/a.yaml:4:");
     assert!(

@@ -271,8 +271,7 @@ fn markdown_has_no_markup_but_ours() {
         assert_text_only(&page);
     }
     let page = folder
-        .run(&["doctor", "-o", "markdown", "--cluster", "cluster.json"])
-        .expect(2)
+        .expect("doctor -o markdown --cluster cluster.json", 2)
         .stdout;
     assert!(page.contains("<script>"), "the test reaches it: {page}");
     assert_text_only(&page);

@@ -106,7 +106,7 @@ fn nodes_that_hold_their_blocks_of_calico_keep_them() {
     ran.stderr.assert_has("left out: IPPool special");
     ran.stderr.assert_lacks("Node n1");
     changes_nothing(&folder);
-    folder.run(&["validate", "--strict"]).expect(0);
+    folder.expect("validate --strict", 0);
     let pools = documents(&folder, "ippools.yaml");
     let selectors: Vec<&Value> = pools
         .iter()
@@ -165,9 +165,7 @@ fn nodes_without_a_block_get_that_of_calico_and_new_nodes_none_in_use() {
     let ran = folder.run(&CALICO).expect(0);
     ran.stderr
         .assert_has("left out: Node two: Calico gave it 2 IPv4 blocks");
-    folder
-        .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
     let cluster: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
     let held: Vec<(&str, &str)> = cluster["items"]
         .as_array()
@@ -217,7 +215,7 @@ fn files_that_cannot_be_read_leave_no_file() {
         "IPPool rack-a: `spec.cidr`: `1000.1.0.0/16` is not a CIDR",
     );
     // Without files, the objects of the cluster are read.
-    let ran = folder.run(&["import", "--from", "calico"]).expect(8);
+    let ran = folder.expect("import --from calico", 8);
     ran.stderr.assert_lacks("no pool of Calico");
     let from_file = args("import --from calico --cluster-file cluster.json");
     let ran = folder.run(&from_file).expect(1);
@@ -341,9 +339,7 @@ fn metallb_becomes_pools_and_pins_of_cilium() {
     let announcements = documents(&folder, ".cilium-ipam/announcements.yaml");
     assert_eq!(announcements.len(), 1);
     assert_eq!(announcements[0]["kind"], "CiliumL2AnnouncementPolicy");
-    folder
-        .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
     let after = folder.plan();
     assert_eq!(after["changes"], json!([]), "{after:#}");
     assert_eq!(after["summary"]["errors"], 0, "{after:#}");

@@ -100,11 +100,11 @@ fn calico(kind: &str, name: &str, spec: &Value) -> Value {
 #[test]
 fn calico_on_a_real_api_server() {
     let server = start(&[]);
-    let ran = server.run(&["import", "--from", "calico"]).expect(1);
+    let ran = server.expect("import --from calico", 1);
     ran.stderr
         .assert_has("does not serve ippools.crd.projectcalico.org");
     define(&server, &CALICO, "Cluster");
-    let ran = server.run(&["import", "--from", "calico"]).expect(1);
+    let ran = server.expect("import --from calico", 1);
     ran.stderr.assert_has("no pool of Calico");
 
     // More than one page.
@@ -159,7 +159,7 @@ fn calico_on_a_real_api_server() {
         .unwrap();
 
     let held = server.pod_cidrs();
-    let ran = server.run(&["import", "--from", "calico"]).expect(0);
+    let ran = server.expect("import --from calico", 0);
     ran.stdout
         .assert_has("No changes. 600 nodes as the files say, 0 moved.");
     is_as_the_files_say(&server);
@@ -232,13 +232,13 @@ fn metallb_on_a_real_api_server() {
         .patch(&format!("{path}/web/status"), &status)
         .unwrap();
 
-    let ran = server.run(&["import", "--from", "metallb"]).expect(0);
+    let ran = server.expect("import --from metallb", 0);
     // Told: the cluster has no such kind, and a person would miss its settings.
     for kind in ["bgpadvertisements.metallb.io", "communities.metallb.io"] {
         ran.stderr.assert_has(&format!("left out: {kind}"));
     }
     ran.stderr.assert_lacks("bgppeers");
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     is_as_the_files_say(&server);
     let service = server.plane.get(&format!("{path}/web")).unwrap();
     assert_eq!(
@@ -287,9 +287,7 @@ fn node_ipam_controller_on_a_real_api_server() {
         ],
     );
     let held = server.pod_cidrs();
-    let ran = server
-        .run(&["import", "--from", "node-ipam-controller"])
-        .expect(0);
+    let ran = server.expect("import --from node-ipam-controller", 0);
     ran.stdout
         .assert_has("No changes. 4 nodes as the files say, 0 moved.");
     is_as_the_files_say(&server);
@@ -385,7 +383,7 @@ fn addresses_that_metallb_itself_gave() {
     );
 
     // Two Services share an address by an annotation that Cilium does not read.
-    let ran = server.run(&["import", "--from", "metallb"]).expect(2);
+    let ran = server.expect("import --from metallb", 2);
     ran.stderr.assert_has("lbipam.cilium.io/sharing-key=key");
     ran.stderr
         .assert_has("sharing keys: none and none; give both the same one");
@@ -402,9 +400,7 @@ fn addresses_that_metallb_itself_gave() {
         .plane
         .patch(&format!("{SERVICES}/by-pool"), &label)
         .unwrap();
-    server
-        .run(&["apply", "--auto-approve", "--waive", "lost-addresses=9"])
-        .expect(0);
+    server.expect("apply --auto-approve --waive lost-addresses=9", 0);
     is_as_the_files_say(&server);
     assert_eq!(all(), given);
     for (name, held) in &given {

@@ -23,7 +23,7 @@ pub fn with_nodes(settings: &str, nodes: &[String]) -> Folder {
 /// Plans, and fails unless the first line starts like this and no node is misplaced or blocked.
 #[track_caller]
 fn plans(folder: &Folder, headline: &str) -> String {
-    folder.run(&["validate", "--strict"]).expect(0);
+    folder.expect("validate --strict", 0);
     let plan = folder.run(&[
         "plan",
         "--cluster-file",
@@ -95,9 +95,7 @@ fn blocks_of_racks_that_alternate_stay_and_new_nodes_get_some() {
     let flags = ["--split-by", "rack", "--cidr", "10.20.0.0/16"];
     folder.run(&[&INIT[..], &flags].concat()).expect(0);
     plans(&folder, "Plan: 6 to assign, 0 moved; 24 unchanged.");
-    folder
-        .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
     plans(&folder, "No changes. 30 nodes as the files say, 0 moved.");
     let by_default = with_nodes(KUBERNETES, &nodes);
     by_default.run(&INIT).expect(0);
@@ -238,9 +236,7 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn a_folder_that_cannot_be_written_leaves_nothing() {
     let folder = Folder::new(&[(".github", "a file, not a folder")]);
-    let ran = folder
-        .run(&["init", "--offline", "--ci", "github"])
-        .expect(1);
+    let ran = folder.expect("init --offline --ci github", 1);
     ran.stderr.assert_has("nothing was written");
     assert_eq!(files(folder.path()), [".github"]);
     assert!(!folder.join("pools").exists());
@@ -249,32 +245,19 @@ fn a_folder_that_cannot_be_written_leaves_nothing() {
 #[test]
 fn without_a_cluster_no_values_of_a_label_are_invented() {
     let folder = Folder::new(&[]);
-    let ran = folder
-        .run(&["init", "--offline", "--split-by", "rack"])
-        .expect(1);
+    let ran = folder.expect("init --offline --split-by rack", 1);
     ran.stderr.assert_has("`rack=a,b`");
     assert!(!folder.join("pools").exists());
-    let ran = folder.run(&["init", "--offline"]).expect(0);
+    let ran = folder.expect("init --offline", 0);
     ran.stdout.assert_has("IPv4 only");
 }
 
 #[test]
 fn without_a_cluster_the_answers_make_an_example() {
     let folder = Folder::new(&[]);
-    let ran = folder
-        .run(&[
-            "init",
-            "--offline",
-            "--cidr",
-            "10.50.0.0/16,fd00:50::/48",
-            "--split-by",
-            "example.com/rack=r1,r2",
-            "--block-size",
-            "25,64",
-        ])
-        .expect(0);
+    let ran = folder.expect("init --offline --cidr 10.50.0.0/16,fd00:50::/48 --split-by example.com/rack=r1,r2 --block-size 25,64", 0);
     ran.stdout.assert_has("No cluster was read");
-    folder.run(&["validate", "--strict"]).expect(0);
+    folder.expect("validate --strict", 0);
     let pools = pools(&folder);
     assert_eq!(pools["rack-r1"], ["10.50.0.0/17", "fd00:50::/49"]);
     assert_eq!(pools["rack-r2"], ["10.50.128.0/17", "fd00:50:0:8000::/49"]);
@@ -335,10 +318,8 @@ fn every_example_cluster_gets_files_that_its_plan_can_carry_out() {
         let file = example.join("cluster.yaml");
         let folder = Folder::new(&[]);
         folder.write("cluster.yaml", std::fs::read(file).unwrap());
-        folder
-            .run(&["init", "--cluster-file", "cluster.yaml"])
-            .expect(0);
-        folder.run(&["validate", "--strict"]).expect(0);
+        folder.expect("init --cluster-file cluster.yaml", 0);
+        folder.expect("validate --strict", 0);
         let plan = folder.run(&args(
             "plan --cluster-file cluster.yaml --fail-on blocked,misplaced,refused",
         ));
@@ -429,7 +410,7 @@ fn a_person_is_asked_four_questions_at_most() {
     let arguments = ["init", "--retry-timeout", "0s"];
     let (code, asked) = on_a_terminal(&folder, &arguments, &["yes", "", "", ""]);
     assert_eq!((code, questions(&asked)), (0, 4), "{asked}");
-    folder.run(&["validate", "--strict"]).expect(0);
+    folder.expect("validate --strict", 0);
     let folder = Folder::new(&[]);
     let (code, asked) = on_a_terminal(&folder, &arguments, &[""]);
     assert_eq!(code, 1, "{asked}");
@@ -458,22 +439,20 @@ fn on_a_real_api_server() {
         node
     }));
     let held = server.pod_cidrs();
-    server.run(&["init"]).expect(0);
-    let plan = server
-        .run(&["plan", "--fail-on", "blocked,misplaced,warning,error"])
-        .expect(0);
+    server.expect("init", 0);
+    let plan = server.expect("plan --fail-on blocked,misplaced,warning,error", 0);
     assert!(
         plan.stdout
             .starts_with("Plan: 10 to assign, 0 moved; 30 unchanged."),
         "{}",
         plan.stdout
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let now = server.pod_cidrs();
     for (name, blocks) in held.iter().filter(|(_, blocks)| !blocks.is_empty()) {
         assert_eq!(now[name], *blocks, "{name}");
     }
-    let again = server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    let again = server.expect("plan --detailed-exitcode", 0);
     assert!(
         again
             .stdout

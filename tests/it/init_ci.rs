@@ -208,9 +208,7 @@ fn the_component_of_gitlab_has_the_jobs_of_init() {
 fn a_directory_with_pools_gets_the_ci_file_alone() {
     let spec = "{cidrs: [10.1.0.0/16], blockSize: 24}";
     let folder = Folder::new(&[(".git/HEAD", ""), ("pools/a.yaml", &pool("a", spec))]);
-    let ran = folder
-        .run(&["init", "pools", "--ci", "gitea", "--offline"])
-        .expect(0);
+    let ran = folder.expect("init pools --ci gitea --offline", 0);
     assert!(
         ran.stdout.contains(".gitea/workflows/cilium-ipam.yaml"),
         "{ran:?}"

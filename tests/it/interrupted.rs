@@ -342,8 +342,6 @@ fn a_dash_is_not_taken_for_a_file() {
         );
         assert!(!folder.join("-").exists());
     }
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "./-"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out ./-", 0);
     assert!(folder.join("-").exists());
 }

@@ -114,7 +114,7 @@ fn address_pools_of_the_files_are_written_in_ipv4() {
         "{cidr: \"::ffff:20.0.10.0/90\"}",
     ] {
         let folder = Folder::new(&[("pools/lb.yaml", &manifest(block))]);
-        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let report = folder.expect("validate -o json", 3).json();
         let rules: Vec<&Value> = report["findings"]
             .as_array()
             .unwrap()
@@ -149,17 +149,13 @@ fn a_pinned_address_and_one_that_is_asked_about_are_ipv4() {
         &[node("n", "a", &super::support::holds("10.20.0.0/24"))],
         &[("pools/a.yaml", &pool("a", POOL)), ("twice/p.yaml", pinned)],
     );
-    let report = folder
-        .run(&["validate", "twice", "-o", "json"])
-        .expect(3)
-        .json();
+    let report = folder.expect("validate twice -o json", 3).json();
     assert_eq!(
         report["findings"][0]["rule"], "address-pinned-twice",
         "{report:#}"
     );
     let asked = folder
-        .run(&["explain", "::ffff:10.20.0.7", "--cluster", "cluster.json"])
-        .expect(0)
+        .expect("explain ::ffff:10.20.0.7 --cluster cluster.json", 0)
         .stdout;
     asked.assert_has("Node/n");
 }

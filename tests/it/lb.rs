@@ -299,17 +299,12 @@ fn the_picture_in_the_readme() {
 #[test]
 fn the_picture_of_an_edit_in_the_readme() {
     let folder = super::examples::copy(&repository().join("examples/load-balancer"));
-    folder
-        .run(&["apply", "--cluster", "cluster.yaml", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.yaml --auto-approve", 0);
     let pools = folder
         .read("pools/load-balancer.yaml")
         .replace("20.0.10.0/24", "20.0.10.128/25");
     folder.write("pools/load-balancer.yaml", pools);
-    let planned = folder
-        .run(&["plan", "--cluster", "cluster.yaml"])
-        .expect(5)
-        .stdout;
+    let planned = folder.expect("plan --cluster cluster.yaml", 5).stdout;
     let (shown, _) = planned.split_once("\ndigest").unwrap();
     let readme =
         std::fs::read_to_string(repository().join("docs/src/how-to/load-balancer.md")).unwrap();

@@ -135,7 +135,7 @@ fn the_demo_from_files_on_both_operators() {
                     &json!(["20.0.10.1"])
                 )
             );
-            let table = server.run(&["show", "lb"]).expect(0).stdout;
+            let table = server.expect("show lb", 0).stdout;
             let mut rows = table.lines();
             let blue = rows.find(|row| row.starts_with("blue-pool")).unwrap();
             let columns = args(blue);
@@ -209,7 +209,7 @@ fn pools_taken_over_survive_the_upgrade_that_they_would_not_have() {
         json!([]),
         "no Service loses or gets an address"
     );
-    let shown = server.run(&["plan"]).expect(0).stdout;
+    let shown = server.expect("plan", 0).stdout;
     shown.assert_has("-  cidrs:");
     shown.assert_has("+  blocks:");
     apply(&server, &[]);
@@ -266,7 +266,7 @@ fn what_takes_an_address_away_is_named_needs_a_waiver_and_can_be_taken_back() {
             (&lost["address"], &lost["when"], &lost["certainty"]),
             (&json!(address), &json!("now"), &json!("certain"))
         );
-        let refused = server.run(&["apply", "--auto-approve"]).expect(5).stderr;
+        let refused = server.expect("apply --auto-approve", 5).stderr;
         assert!(
             refused.contains(&format!("default/cni {address}"))
                 && refused.contains("--waive lost-addresses=1")

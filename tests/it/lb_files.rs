@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Folder, KUBERNETES, TextAssertions, address_pool, args, cluster};
+use super::support::{Folder, KUBERNETES, TextAssertions, address_pool, cluster};
 use ipam_cilium::observed::{ObservedKind, Reader};
 use ipam_cluster::{FileCluster, Opening};
 use ipam_config::documents::{Documents, SourceFile, lower};
@@ -65,11 +65,10 @@ fn a_saved_plan_is_stale_when_another_service_would_lose() {
     let files = [address_pool("blue", "{blocks: [{cidr: 10.7.0.0/25}]}")];
     let one = [ours("blue", "10.7.0.0/24"), service("web", "10.7.0.200")];
     let folder = folder(&one, &files);
-    folder
-        .run(&args(
-            "plan --cluster cluster.json --out plan.json --waive lost-addresses=2",
-        ))
-        .expect(0);
+    folder.expect(
+        "plan --cluster cluster.json --out plan.json --waive lost-addresses=2",
+        0,
+    );
     let two = [one.as_slice(), &[service("shop", "10.7.0.201")]].concat();
     folder.write("cluster.json", cluster("1.19.3", KUBERNETES, &two));
     let stale = apply(&folder, &["plan.json", "--trust-plan-file"], 4);

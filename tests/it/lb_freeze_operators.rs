@@ -127,12 +127,12 @@ fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
         .unwrap();
         let before = held(&server);
 
-        let ran = server.run(&["lb", "freeze"]).expect(0);
+        let ran = server.expect("lb freeze", 0);
         assert!(ran.stdout.starts_with("Wrote 6 files:"), "{}", ran.all());
-        server.run(&["apply", "--auto-approve"]).expect(0);
+        server.expect("apply --auto-approve", 0);
         assert_eq!(pinned(&server), 6);
         assert_eq!(
-            server.run(&["lb", "freeze"]).expect(0).stdout,
+            server.expect("lb freeze", 0).stdout,
             "Nothing to freeze: 6 Services pinned already.\n"
         );
 
@@ -142,15 +142,13 @@ fn frozen_addresses_outlive_restarts_and_a_thaw_moves_nothing() {
         assert_eq!(without_markers(held(&server)), before, "{version:?}");
 
         // No plan removes an annotation that others may have taken over: a person does.
-        let ran = server.run(&["lb", "thaw"]).expect(0);
+        let ran = server.expect("lb thaw", 0);
         ran.stderr.assert_has("kubectl annotate service");
         unpin(&server);
         assert_eq!(pinned(&server), 0, "{version:?}");
         wait_for_operator(&server, 2);
         assert_eq!(without_markers(held(&server)), before, "{version:?}");
-        server
-            .run(&["plan", "--fail-on", "changes,blocked,refused,error"])
-            .expect(0);
+        server.expect("plan --fail-on changes,blocked,refused,error", 0);
         drop(second);
     }
 }
@@ -175,7 +173,7 @@ fn a_pin_does_not_keep_an_address_of_a_disabled_pool() {
                 &json!({"spec": {"disabled": true}}),
             )
             .unwrap();
-        let ran = server.run(&["lb", "freeze"]).expect(2);
+        let ran = server.expect("lb freeze", 2);
         let told = "Service default/doomed: Cilium takes 30.0.10.3 away when the operator restarts";
         drop(first);
         let _second = operator(&server, version);

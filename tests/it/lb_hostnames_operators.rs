@@ -107,7 +107,7 @@ fn first_pool_on(version: CiliumVersion) {
     server.folder.write("pools/edge.yaml", edge.to_string());
 
     let before = served(&server);
-    let plan = server.run(&["plan", "-o", "json"]).expect(5).json();
+    let plan = server.expect("plan -o json", 5).json();
     let predicted = predicted(&plan);
     let waiver = plan["refusals"][0]["waiver"].as_str().unwrap().to_owned();
     server

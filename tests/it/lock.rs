@@ -49,7 +49,7 @@ fn lease(server: &Server) -> Value {
 fn who_holds_the_lock_is_told_and_waited_for() {
     let server = server();
     somebody_holds(&server);
-    let refused = server.run(&["apply", "--auto-approve"]).expect(6).stderr;
+    let refused = server.expect("apply --auto-approve", 6).stderr;
     refused.assert_has("alice@laptop holds the lock since 2026-01-01T00:00:00Z, for: apply");
     refused.assert_has("--lock-timeout");
     assert!(server.pod_cidrs().values().all(Vec::is_empty));
@@ -59,9 +59,7 @@ fn who_holds_the_lock_is_told_and_waited_for() {
         .plane
         .patch(&format!("{LEASES}/cilium-ipam"), &json!({"spec": spec}))
         .unwrap();
-    let ran = server
-        .run(&["apply", "--auto-approve", "--lock-timeout", "60s"])
-        .expect(0);
+    let ran = server.expect("apply --auto-approve --lock-timeout 60s", 0);
     ran.stderr.assert_has("waiting for alice@laptop");
     assert_eq!(
         lease(&server)["spec"]["holderIdentity"],
@@ -84,7 +82,7 @@ fn a_comment_names_the_operator_that_writes_what_a_job_refuses() {
         .folder
         .write("pools/pin.yaml", pin("n3", "10.20.5.0/24"));
     let says = |text: &str| {
-        let page = server.run(&["comment", "--dry-run"]).expect(5).stdout;
+        let page = server.expect("comment --dry-run", 5).stdout;
         let all = "merging still writes 2 changes: they need no person.** ";
         let unseen = "`watch` at rest leaves no trace in the cluster, so it may run unseen.\n";
         for part in [all, &format!(" {text} {unseen}")] {
@@ -173,9 +171,7 @@ fn a_signal_ends_the_wait_for_the_lock() {
 fn no_lock_is_needed_for_blocks_to_stay_unique() {
     let server = server();
     somebody_holds(&server);
-    server
-        .run(&["apply", "--auto-approve", "--no-lock"])
-        .expect(0);
+    server.expect("apply --auto-approve --no-lock", 0);
     assert_eq!(lease(&server)["spec"]["holderIdentity"], "alice@laptop");
     let claims = server
         .plane
@@ -204,7 +200,7 @@ fn a_claim_of_another_apply_is_kept_on_the_real_server_too() {
         .plane
         .create("/api/v1/namespaces/kube-system/configmaps", &map)
         .unwrap();
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     assert_eq!(server.pod_cidrs()["n1"], ["10.20.1.0/24"]);
     assert_eq!(server.pod_cidrs()["n2"], ["10.20.0.0/24"]);
 }

@@ -57,9 +57,7 @@ fn areas(page: &str) -> Vec<String> {
 }
 
 fn page(folder: &Folder) -> String {
-    folder
-        .run(&["map", "--cluster-file", "cluster.yaml", "--out", "map.html"])
-        .expect(0);
+    folder.expect("map --cluster-file cluster.yaml --out map.html", 0);
     folder.read("map.html")
 }
 

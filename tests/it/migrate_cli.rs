@@ -400,17 +400,15 @@ fn a_migration_that_stops_is_recorded_and_shown() {
     server
         .folder
         .write("pools/a.yaml", rack("a", "10.20.0.0/16"));
-    let nothing = server.run(&["migrate", "apply", "-o", "json"]).expect(0);
+    let nothing = server.expect("migrate apply -o json", 0);
     let empty = json!({"format_version": "1.1", "migration": null});
     assert_eq!(nothing.json(), empty);
     add("n1", "10.100.1.0/24");
-    let none = server.run(&["migrate", "status"]).expect(0);
+    let none = server.expect("migrate status", 0);
     assert_eq!(none.stdout, "The cluster has no record of a migration.\n");
-    server.run(&["migrate", "resume"]).expect(1);
-    server
-        .run(&["migrate", "plan", "--out", "schedule.json"])
-        .expect(0);
-    let asked = server.run(&["migrate", "apply"]).expect(1);
+    server.expect("migrate resume", 1);
+    server.expect("migrate plan --out schedule.json", 0);
+    let asked = server.expect("migrate apply", 1);
     assert!(
         asked
             .stderr
@@ -419,9 +417,7 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         asked.stderr
     );
     add("n2", "10.100.2.0/24");
-    let stale = server
-        .run(&["migrate", "apply", "schedule.json", "--trust-plan-file"])
-        .expect(4);
+    let stale = server.expect("migrate apply schedule.json --trust-plan-file", 4);
     assert!(
         stale
             .stderr
@@ -429,19 +425,16 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         "{}",
         stale.stderr
     );
-    let stopped = server
-        .run(&args(
-            "migrate apply --auto-approve --timeout 1s --check true -o json",
-        ))
-        .expect(7);
+    let stopped = server.expect(
+        "migrate apply --auto-approve --timeout 1s --check true -o json",
+        7,
+    );
     let status = stopped.json();
     assert_eq!(status["format_version"], "1.1");
     assert_eq!(status["migration"]["state"], "stopped", "{status}");
     assert_eq!(status["migration"]["counts"]["pending"], 1, "{status}");
     stopped.stderr.assert_has("cilium-ipam migrate resume");
-    let again = server
-        .run(&["migrate", "apply", "--auto-approve"])
-        .expect(1);
+    let again = server.expect("migrate apply --auto-approve", 1);
     assert!(
         again
             .stderr
@@ -449,13 +442,11 @@ fn a_migration_that_stops_is_recorded_and_shown() {
         "{}",
         again.stderr
     );
-    let shown = server.run(&["migrate", "status"]).expect(0).stdout;
+    let shown = server.expect("migrate status", 0).stdout;
     shown.assert_has("\nfailed\n  ! n1\n");
     shown.assert_has("your check: true\n");
     only_what_was_approved_is_resumed(&server);
-    let unknown = server
-        .run(&["migrate", "resume", "--kubelet-restarted", "n9"])
-        .expect(1);
+    let unknown = server.expect("migrate resume --kubelet-restarted n9", 1);
     assert!(
         unknown
             .stderr
@@ -467,7 +458,7 @@ fn a_migration_that_stops_is_recorded_and_shown() {
 
 /// The record of a stopped migration refuses other files, and a missing check.
 fn only_what_was_approved_is_resumed(server: &Server) {
-    let unchecked = server.run(&["migrate", "resume"]).expect(4);
+    let unchecked = server.expect("migrate resume", 4);
     let expected =
         "the migration began with a check (its program is `true`), and none is given now";
     unchecked.stderr.assert_has(expected);
@@ -502,7 +493,5 @@ fn only_what_was_approved_is_resumed(server: &Server) {
     let approved = [&resume[..], &["--approve-files", "--timeout", "1s"]].concat();
     server.run(&approved).expect(7);
     // What was approved then is approved from now on.
-    server
-        .run(&["migrate", "resume", "--timeout", "1s"])
-        .expect(7);
+    server.expect("migrate resume --timeout 1s", 7);
 }

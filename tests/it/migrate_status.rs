@@ -140,9 +140,7 @@ fn a_plan_leaves_the_nodes_of_an_unfinished_migration_alone() {
     assert_eq!(planned["blocked"].as_array().unwrap().len(), 1, "{planned}");
     let doctor = folder.run(&["doctor", "--cluster-file", "cluster.yaml"]);
     doctor.stdout.assert_has("migration m1 is unfinished");
-    let schedule = folder
-        .run(&["migrate", "plan", "--cluster-file", "cluster.yaml"])
-        .expect(0);
+    let schedule = folder.expect("migrate plan --cluster-file cluster.yaml", 0);
     schedule.stdout.assert_has("migration m1 moves it already");
     // Its wave is moved, and then the migration is over.
     for (state, wave) in [("running", 1), ("done", 2)] {

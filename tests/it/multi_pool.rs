@@ -99,8 +99,8 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
         plan["summary"]["pod_pools"],
         json!({"create": 8, "update": 0, "adopt": 0, "delete": 0, "unchanged": 0})
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("apply --auto-approve", 0);
+    server.expect("plan --detailed-exitcode", 0);
 
     let names = ["a1", "a2", "b1", "c1", "other"];
     let settings = agent_settings(&server.programs, &server.plane, &names).unwrap();
@@ -136,10 +136,10 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
     );
     assert_eq!(of_a1[0].1, free);
     let of_b1 = allocated(&server, "b1");
-    let told = server.run(&["explain", "b1"]).expect(0).stdout;
+    let told = server.expect("explain b1", 0).stdout;
     told.assert_has("its default pool is `rack-b` now");
     told.assert_has("pools.allocated");
-    let shown = server.run(&["show", "nodes"]).expect(0).stdout;
+    let shown = server.expect("show nodes", 0).stdout;
     shown.assert_has("default pool everyone");
     assert!(
         of_b1[0].0 == "rack-b"
@@ -203,9 +203,9 @@ fn the_operator_gives_what_was_planned(version: CiliumVersion) {
             gone("CiliumPodIPPool")
         ]
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     assert_eq!(server.plane.list(PODS_POOLS).unwrap().len(), 2);
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
     drop(operator);
 }
 

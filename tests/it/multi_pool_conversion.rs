@@ -48,7 +48,7 @@ fn cilium_moves_every_block_into_the_default_pool() {
             None
         );
     }
-    let doctor = server.run(&["doctor", "--fail-on", "never"]).expect(0);
+    let doctor = server.expect("doctor --fail-on never", 0);
     let found = doctor.stdout;
     found.assert_has("pod-pool-cut-in-use");
     found.assert_has("10.30.0.0/26");

@@ -54,9 +54,7 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         ),
         (&json!(1), &json!(0))
     );
-    folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.json --auto-approve", 0);
     let objects: Value = serde_json::from_str(&folder.read("cluster.json")).unwrap();
     let configs = objects["items"]
         .as_array()
@@ -73,10 +71,7 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
         config["spec"],
         json!({"defaults": {"ipv4-range": "10.20.0.0/24"}, "nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "n1"}}})
     );
-    let told = folder
-        .run(&["explain", "n1", "--cluster", "cluster.json"])
-        .expect(0)
-        .stdout;
+    let told = folder.expect("explain n1 --cluster cluster.json", 0).stdout;
     told.assert_has("setting ipv*-range");
     told.assert_has("its agent does not use it");
     // Both the block that it leaves and the one that it goes to are taken.
@@ -102,12 +97,8 @@ fn a_pin_moves_its_node_and_nothing_else_is_given_there() {
     folder.write("pools/a.yaml", files(&[pin("n1", "10.20.9.0/24")]));
     let planned = plan(&folder);
     assert_eq!(planned["changes"][0]["before"], json!(["10.20.0.0/24"]));
-    folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.json --auto-approve", 0);
+    folder.expect("plan --cluster cluster.json --detailed-exitcode", 0);
 }
 
 /// Both versions of the API, as a real server has them.
@@ -143,7 +134,7 @@ fn a_real_server_takes_the_setting() {
                 let settings = agent_settings(&server.programs, &server.plane, &["n1"]).unwrap();
                 assert_eq!(settings["n1"]["ipv4-range"], wanted);
             }
-            server.run(&["plan", "--detailed-exitcode"]).expect(0);
+            server.expect("plan --detailed-exitcode", 0);
         }
         let undone = |file: &str| {
             server.run(&["apply", file, "--auto-approve"]).expect(0);

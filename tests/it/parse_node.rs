@@ -45,7 +45,7 @@ fn worker_7(server: &Server) -> Value {
 #[test]
 fn cilium_1_11_by_annotation() {
     let server = classic("1.11.9", None, &policy(ANNOTATIONS));
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let node = worker_7(&server);
     assert_eq!(
         node["metadata"]["annotations"],
@@ -56,13 +56,13 @@ fn cilium_1_11_by_annotation() {
         server.read_by_cilium(AnnotateK8sNode::On)["worker-7"],
         ["10.20.30.0/24"]
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }
 
 #[test]
 fn cilium_1_19_with_the_gate_open_gets_both_keys() {
     let server = classic("1.19.3", Some(AnnotateK8sNode::On), &policy(ANNOTATIONS));
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let annotations = worker_7(&server)["metadata"]["annotations"].clone();
     let both = json!({"io.cilium.network.ipv4-pod-cidr": "10.20.30.0/24", "network.cilium.io/ipv4-pod-cidr": "10.20.30.0/24"});
     assert_eq!(annotations, both);
@@ -74,7 +74,7 @@ fn cilium_1_19_with_the_gate_open_gets_both_keys() {
         server.read_by_cilium(AnnotateK8sNode::Off)["worker-7"],
         Vec::<String>::new()
     );
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spe
     assert_eq!(plan["changes"], json!([]));
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
     reason.assert_has("annotate-k8s-node is not \"true\"");
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     assert_eq!(worker_7(&server)["metadata"]["annotations"], Value::Null);
 
     let documents = [
@@ -97,7 +97,7 @@ fn cilium_1_19_with_the_gate_closed_blocks_the_annotation_and_auto_takes_the_spe
         .write("pools/all.yaml", documents.join("---\n"));
     let plan = server.json("plan -o json");
     assert_eq!(plan["changes"][0]["write_path"], "node-spec");
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     assert_eq!(server.pod_cidrs()["worker-7"], ["10.20.30.0/24"]);
     assert_eq!(
         server.read_by_cilium(AnnotateK8sNode::Off)["worker-7"],

@@ -249,7 +249,7 @@ fn tests_change_no_plan() {
 fn a_folder_with_examples_alone_is_valid_and_is_no_plan() {
     let folder = folder(GOOD);
     folder.write("tests/rules-test.yaml", format!("{TEST}{GOOD}"));
-    let valid = folder.run(&["validate", "tests", "--strict"]).expect(0);
+    let valid = folder.expect("validate tests --strict", 0);
     assert_eq!(
         valid.stdout,
         "valid: 0 pools, 0 pins, 5 rule cases, 0 warnings\n"
@@ -264,7 +264,7 @@ fn a_folder_with_examples_alone_is_valid_and_is_no_plan() {
         "tests/rules-test.yaml",
         format!("{TEST}  - {{rule: calm}}\n"),
     );
-    folder.run(&["validate", "tests", "--strict"]).expect(3);
+    folder.expect("validate tests --strict", 3);
     folder.write("none/notes.yaml", "# nothing\n");
-    folder.run(&["validate", "none"]).expect(3);
+    folder.expect("validate none", 3);
 }

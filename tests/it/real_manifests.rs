@@ -120,14 +120,14 @@ fn documents_of_other_programs_are_ignored_with_one_remark_for_each_kind() {
         ),
     ];
     assert_eq!(findings(&report), expected);
-    let strict = folder.run(&["validate", "--strict"]).expect(0);
+    let strict = folder.expect("validate --strict", 0);
     strict.stdout.assert_has("1 LoadBalancer pool");
 }
 
 #[test]
 fn faults_of_items_have_their_own_places() {
     let folder = folder(&["faulty-list.yaml"]);
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     let places: Vec<(&str, String)> = findings(&report)
         .into_iter()
         .map(|(_, rule, _, place)| (rule, place))
@@ -146,7 +146,7 @@ fn faults_of_items_have_their_own_places() {
 #[test]
 fn files_with_only_other_documents_plan_nothing() {
     let folder = folder(&["kustomization.yaml"]);
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     assert_eq!(report["findings"][0]["rule"], "empty-directory");
     assert_eq!(
         report["findings"][0]["message"],
@@ -219,7 +219,7 @@ fn a_misspelt_kind_or_group_of_ours_is_an_error_with_a_suggestion() {
         let folder = folder(&["pools-and-others.yaml"]);
         let text = format!("apiVersion: {api_version}\nkind: {kind}\n{spec}");
         folder.write("pools/misspelt.yaml", text);
-        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let report = folder.expect("validate -o json", 3).json();
         let all = report["findings"].as_array().unwrap().iter();
         let errors: Vec<_> = all
             .filter(|finding| finding["severity"] == "error")
@@ -240,7 +240,7 @@ fn documents_that_are_no_objects_are_ignored() {
     let others = "cluster: {name: talos}\nkubeProxyReplacement: true\n---\nversion: v1alpha1\nmachine: {type: worker}\n";
     folder.write("pools/values.yaml", others);
     folder.write("pools/patch.yaml", "- {op: remove, path: /spec/cidrs}\n");
-    let report = folder.run(&["validate", "-o", "json"]).expect(0).json();
+    let report = folder.expect("validate -o json", 0).json();
     let told = report["findings"].to_string();
     told.assert_has("ignored 3 documents in 2 files without `apiVersion` and `kind`");
     for ours in [
@@ -250,7 +250,7 @@ fn documents_that_are_no_objects_are_ignored() {
         "Kind: IPPool\n",
     ] {
         folder.write("pools/ours.yaml", ours);
-        folder.run(&["validate"]).expect(3);
+        folder.expect("validate", 3);
     }
 }
 
@@ -269,7 +269,7 @@ fn a_template_is_to_be_rendered_first() {
         "'${POD_CIDR}'",
     ] {
         folder.write("pools/template.yaml", pool(cidr));
-        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let report = folder.expect("validate -o json", 3).json();
         let helps = report["findings"].to_string();
         helps.assert_has("render this file first");
     }
@@ -277,7 +277,7 @@ fn a_template_is_to_be_rendered_first() {
         "pools/template.yaml",
         "{{- if .Values.pools }}\nkind: IPPool\n{{- end }}\n",
     );
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     report["findings"]
         .to_string()
         .assert_has("render this file first");
@@ -288,7 +288,7 @@ fn a_template_is_to_be_rendered_first() {
         "pools/template.yaml",
         format!("# {{{{ .Values.x }}}}\n{twice}"),
     );
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     assert_eq!(report["findings"][0]["rule"], "yaml-syntax", "{report:#}");
     let helps = report["findings"].to_string();
     assert!(!helps.contains("render this file first"), "{helps}");
@@ -302,7 +302,7 @@ fn a_list_without_items_is_an_error() {
         ("apiVersion: v1\nkind: List\nitems: {a: b}\n", "wrong-type"),
     ] {
         folder.write("pools/list.yaml", text);
-        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let report = folder.expect("validate -o json", 3).json();
         assert_eq!(report["findings"][0]["rule"], rule, "{report:#}");
     }
 }
@@ -311,7 +311,7 @@ fn a_list_without_items_is_an_error() {
 fn the_owner_label_is_ignored_only_in_objects_of_the_server() {
     let folder = folder(&["get-lb-pools.yaml"]);
     let dump = folder.read("pools/get-lb-pools.yaml");
-    folder.run(&["validate"]).expect(0);
+    folder.expect("validate", 0);
     let written = dump
         .replace("    uid:", "    x:")
         .replace("    resourceVersion: \"50211\"\n", "");
@@ -319,6 +319,6 @@ fn the_owner_label_is_ignored_only_in_objects_of_the_server() {
         "pools/get-lb-pools.yaml",
         written.replace("    x: 0d3c1c1f-8f1c-4c53-8f0b-3e1c6a0f2d11\n", ""),
     );
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     assert_eq!(report["findings"][0]["rule"], "owner-label", "{report:#}");
 }

@@ -504,7 +504,7 @@ fn requests_are_printed_without_credentials() {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
     );
-    let ran = server.run(&["plan", "--verbose", "-o", "json"]).expect(0);
+    let ran = server.expect("plan --verbose -o json", 0);
     let is_request = |line: &&str| {
         let words: Vec<&str> = line.split(' ').collect();
         matches!(words[..], ["GET", "/api/v1/nodes", "200", time, "ms"] if time.parse::<u64>().is_ok())
@@ -531,6 +531,6 @@ fn requests_are_printed_without_credentials() {
         refused.stderr
     );
     refused.stderr.assert_has(" 403 ");
-    let quiet = server.run(&["plan"]).expect(0);
+    let quiet = server.expect("plan", 0);
     quiet.stderr.assert_lacks("GET ");
 }

@@ -2,7 +2,7 @@
 //! without a result never passes.
 
 use super::safety_arguments::{dual_stack, running};
-use super::support::{Folder, Ran, TextAssertions, args, node, pool, repository};
+use super::support::{Folder, Ran, TextAssertions, node, pool, repository};
 
 const NODES: [(&str, &str); 3] = [("n1", "a"), ("n2", "a"), ("n3", "b")];
 
@@ -57,11 +57,10 @@ fn a_broken_rule_refuses_every_apply_and_names_its_place() {
 
     // A saved plan, and the plan of a reviewed digest, are judged again.
     plan(&folder, &["--out", "saved.json", "--fail-on", "never"]).expect(0);
-    folder
-        .run(&args(
-            "apply saved.json --trust-plan-file --cluster cluster.json --auto-approve",
-        ))
-        .expect(5);
+    folder.expect(
+        "apply saved.json --trust-plan-file --cluster cluster.json --auto-approve",
+        5,
+    );
     let digest = json["digest"].as_str().unwrap();
     apply(&folder, &["--expect-digest", digest], 5);
 }
@@ -201,7 +200,7 @@ fn a_misspelt_name_is_found_where_it_stands() {
     ] {
         let rules = format!("  - name: r\n    expression: {expression}\n");
         let folder = folder(&rules);
-        let ran = folder.run(&["validate"]).expect(3);
+        let ran = folder.expect("validate", 3);
         let help = format!("did you mean `{name}`?");
         assert!(ran.stderr.contains(&help), "{expression}: {}", ran.stderr);
         let text = folder.read("pools/policy.yaml");

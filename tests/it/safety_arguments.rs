@@ -90,7 +90,7 @@ fn each_limit_has_a_waiver_of_its_own() {
         &args("--waive disruptive-percent --waive disruptive-count"),
         0,
     );
-    let unknown = folder.run(&["apply", "--waive", "everything"]).expect(1);
+    let unknown = folder.expect("apply --waive everything", 1);
     assert!(
         unknown
             .stderr
@@ -126,11 +126,9 @@ fn the_command_line_limits_and_protects_too() {
             .contains("a block of pool `a`, which is protected")
     );
     assert!(apply(&folder, &["--protect-pool", "gone"], 5).contains("no file declares it"));
-    let bad = folder.run(&["plan", "--limit", "assign-count"]).expect(1);
+    let bad = folder.expect("plan --limit assign-count", 1);
     bad.stderr.assert_has("LIMIT=N");
-    let bad = folder
-        .run(&["plan", "--limit", "assign-percent=101"])
-        .expect(1);
+    let bad = folder.expect("plan --limit assign-percent=101", 1);
     bad.stderr.assert_has("at most 100");
 }
 
@@ -171,7 +169,7 @@ fn a_protection_beside_what_it_protects_is_no_protection() {
             pin("n2", "10.20.9.0/24")
         ),
     );
-    let ran = folder.run(&["validate"]).expect(3);
+    let ran = folder.expect("validate", 3);
     assert_eq!(
         ran.stderr
             .matches("cilium-ipam::protection-in-same-file")
@@ -185,14 +183,11 @@ fn a_protection_beside_what_it_protects_is_no_protection() {
 #[test]
 fn a_saved_plan_names_its_waivers() {
     let folder = dual_stack(&running(&THREE), "");
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(5);
-    let refused = folder
-        .run(&args(
-            "apply plan.json --trust-plan-file --cluster cluster.json",
-        ))
-        .expect(5);
+    folder.expect("plan --cluster cluster.json --out plan.json", 5);
+    let refused = folder.expect(
+        "apply plan.json --trust-plan-file --cluster cluster.json",
+        5,
+    );
     refused.stderr.assert_has("disruptive-percent");
     let late = [
         "apply",
@@ -215,14 +210,10 @@ fn a_saved_plan_names_its_waivers() {
     );
     assert!(
         folder
-            .run(&[
-                "apply",
-                "plan.json",
-                "--trust-plan-file",
-                "--cluster",
-                "cluster.json"
-            ])
-            .expect(1)
+            .expect(
+                "apply plan.json --trust-plan-file --cluster cluster.json",
+                1
+            )
             .stderr
             .contains("digest")
     );
@@ -246,11 +237,10 @@ fn a_saved_plan_names_its_waivers() {
     let before = folder.read("cluster.json");
     folder.run(&late).expect(0);
     folder.write("cluster.json", before);
-    folder
-        .run(&args(
-            "apply plan.json --trust-plan-file --cluster cluster.json",
-        ))
-        .expect(0);
+    folder.expect(
+        "apply plan.json --trust-plan-file --cluster cluster.json",
+        0,
+    );
 }
 
 #[test]
@@ -259,11 +249,10 @@ fn what_was_refused_when_it_was_saved_is_refused_for_good() {
     for flags in [["--protect-node", "n1"], ["--limit", "disruptive-count=0"]] {
         let words = ["plan", "--cluster", "cluster.json", "--out", "plan.json"];
         folder.run(&[&words[..], &flags].concat()).expect(5);
-        folder
-            .run(&args(
-                "apply plan.json --trust-plan-file --cluster cluster.json",
-            ))
-            .expect(5);
+        folder.expect(
+            "apply plan.json --trust-plan-file --cluster cluster.json",
+            5,
+        );
     }
 }
 
@@ -273,7 +262,7 @@ fn faults_of_the_policy() {
         &[],
         "{quarantine: soon, protected: {nodes: [N]}, limits: {disruptive: {percent: 101}}}",
     );
-    let faults = folder.run(&["validate"]).expect(3).stderr;
+    let faults = folder.expect("validate", 3).stderr;
     for what in [
         "`spec.quarantine` is `soon`",
         "`N` is not an object name",
@@ -292,9 +281,7 @@ fn an_empty_directory_takes_nothing_away() {
             folder.write("pools/a.yaml", content);
         }
         let before = folder.read("cluster.json");
-        folder
-            .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-            .expect(code);
+        folder.expect("apply --cluster cluster.json --auto-approve", code);
         assert_eq!(folder.read("cluster.json"), before);
     }
 }

@@ -8,19 +8,16 @@ const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 fn saved(items: &[String]) -> Folder {
     let folder = Folder::with_cluster(items, &[("pools/a.yaml", &pool("a", POOL))]);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out plan.json", 0);
     folder
 }
 
 fn apply(folder: &Folder, code: i32) -> String {
     let before = folder.read("cluster.json");
-    let ran = folder
-        .run(&args(
-            "apply plan.json --trust-plan-file --cluster cluster.json",
-        ))
-        .expect(code);
+    let ran = folder.expect(
+        "apply plan.json --trust-plan-file --cluster cluster.json",
+        code,
+    );
     if code != 0 {
         assert_eq!(
             folder.read("cluster.json"),
@@ -112,9 +109,7 @@ fn new_pools_with_further_changes_make_it_stale() {
         &[node("n", "a", ""), node("m", "b", "")],
         &[("pools/a.yaml", &pool("a", only_a))],
     );
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out plan.json", 0);
     folder.write(
         "pools/b.yaml",
         pool(
@@ -155,9 +150,7 @@ fn a_further_change_of_a_node_whose_saved_one_is_done_is_told() {
     let settings = r#""ipam":"kubernetes","annotate-k8s-node":"true""#;
     let bare = cluster("1.19.3", settings, &[node("n", "a", "")]);
     let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out plan.json", 0);
     folder.write(
         "cluster.json",
         cluster(
@@ -176,9 +169,7 @@ fn a_further_change_of_a_node_whose_saved_one_is_done_is_told() {
 fn a_plan_that_changes_a_node_twice_is_refused_though_its_digest_fits() {
     let bare = cluster("1.19.3", KUBERNETES, &[node("n", "a", "")]);
     let folder = Folder::new(&[("cluster.json", &bare), ("pools/a.yaml", &pool("a", POOL))]);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out plan.json", 0);
     let mut plan: serde_json::Value = serde_json::from_str(&folder.read("plan.json")).unwrap();
     let change = plan["changes"][0].clone();
     plan["changes"].as_array_mut().unwrap().push(change);
@@ -198,8 +189,7 @@ fn reviewed() -> (Folder, String) {
         ],
     );
     let said = folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0)
+        .expect("plan --cluster cluster.json --out plan.json", 0)
         .stderr;
     let digest = said
         .lines()

@@ -73,10 +73,16 @@ impl Server {
         self.run_as(self.plane.kubeconfig(), arguments)
     }
 
+    /// Runs a command line without quotes. Fails if the exit code is another one.
+    #[track_caller]
+    pub fn expect(&self, line: &str, code: i32) -> Ran {
+        self.run(&args(line)).expect(code)
+    }
+
     /// What a command that succeeds prints, as JSON.
     #[track_caller]
     pub fn json(&self, line: &str) -> Value {
-        self.run(&args(line)).expect(0).json()
+        self.expect(line, 0).json()
     }
 
     /// `spec.podCIDRs` of every Node, as the server has it now.
@@ -148,12 +154,8 @@ fn two_thousand_nodes_in_three_racks() {
     ];
     server.folder.write("pools/racks.yaml", pools.join("---\n"));
 
-    server
-        .run(&["plan", "--out", "plan.json", "--detailed-exitcode"])
-        .expect(2);
-    server
-        .run(&["apply", "plan.json", "--trust-plan-file"])
-        .expect(0);
+    server.expect("plan --out plan.json --detailed-exitcode", 2);
+    server.expect("apply plan.json --trust-plan-file", 0);
 
     let held = server.pod_cidrs();
     assert_eq!(held.len(), 2000);
@@ -175,7 +177,7 @@ fn two_thousand_nodes_in_three_racks() {
         assert!(cidrs[0].ends_with(".0/24"));
     }
     assert_eq!(server.read_by_cilium(AnnotateK8sNode::Off), held);
-    let again = server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    let again = server.expect("plan --detailed-exitcode", 0);
     assert!(
         again
             .stdout
@@ -197,7 +199,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
     server
         .folder
         .write("pools/racks.yaml", swapped.join("---\n"));
-    let swap = server.run(&["plan", "--fail-on", "misplaced"]).expect(2);
+    let swap = server.expect("plan --fail-on misplaced", 2);
     let headline =
         "1,334 nodes misplaced; no changes. 666 of 2,000 nodes as the files say, 0 moved.";
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
@@ -210,12 +212,9 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
         "{}",
         swap.all()
     );
-    let full = server.run(&["plan", "--show-all"]).expect(0).stdout;
+    let full = server.expect("plan --show-all", 0).stdout;
     assert_eq!(full.matches(".0/24").count(), 1_334);
-    let doctor = server
-        .run(&["doctor", "--fail-on", "warning"])
-        .expect(2)
-        .stdout;
+    let doctor = server.expect("doctor --fail-on warning", 2).stdout;
     assert!(
         doctor.contains("(667 in all)") && doctor.lines().count() < 60,
         "{doctor}"
@@ -245,12 +244,12 @@ fn dual_stack_with_ipv6_first() {
             "{cidrs: [10.20.0.0/16, \"fd00:20::/48\"], blockSize: {ipv4: 24, ipv6: 64}}",
         ),
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let held = server.pod_cidrs();
     assert_eq!(held["n19"], ["fd00:20:0:13::/64", "10.20.19.0/24"]);
     let read = server.read_by_cilium(AnnotateK8sNode::Off);
     assert_eq!(read["n19"], ["10.20.19.0/24", "fd00:20:0:13::/64"]);
-    server.run(&["plan", "--detailed-exitcode"]).expect(0);
+    server.expect("plan --detailed-exitcode", 0);
 }
 
 #[test]
@@ -279,7 +278,7 @@ fn the_real_operator_beside_it() {
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
     );
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let held: BTreeSet<String> = server.pod_cidrs().into_values().flatten().collect();
     assert_eq!(
         held,
@@ -299,10 +298,8 @@ fn a_snapshot_and_kubectls_own_list_plan_the_same_as_the_server() {
         .folder
         .write("pools/a.yaml", rack("a", "10.20.0.0/16", "a"));
 
-    let live = server.run(&["plan", "-o", "json"]).expect(0).stdout;
-    server
-        .run(&["snapshot", "--out", "snapshot.json"])
-        .expect(0);
+    let live = server.expect("plan -o json", 0).stdout;
+    server.expect("snapshot --out snapshot.json", 0);
     let mut kubectl = server.plane.kubectl(&server.programs).unwrap();
     let kinds = "nodes,ciliumnodes,daemonsets.apps,configmaps,servicecidrs,ciliumloadbalancerippools,customresourcedefinitions";
     for (format, file) in [("json", "kubectl.json"), ("yaml", "kubectl.yaml")] {
@@ -322,8 +319,7 @@ fn a_snapshot_and_kubectls_own_list_plan_the_same_as_the_server() {
     // What apply makes of the file is what kubectl accepts again.
     server
         .folder
-        .run(&["apply", "--cluster", "kubectl.json", "--auto-approve"])
-        .expect(0);
+        .expect("apply --cluster kubectl.json --auto-approve", 0);
     kubectl
         .args([
             "create",
@@ -430,10 +426,8 @@ fn a_server_that_does_not_answer() {
     let Server { plane, folder, .. } = server;
     plane.end();
     folder.write("kubeconfig", kubeconfig);
-    let ran = folder
-        .run(&["plan", "--kubeconfig", "kubeconfig"])
-        .expect(8);
+    let ran = folder.expect("plan --kubeconfig kubeconfig", 8);
     ran.stderr.assert_has("does not answer: connection refused");
-    let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
+    let ran = folder.expect("plan --kubeconfig missing", 8);
     ran.stderr.assert_has("credentials cannot be used");
 }

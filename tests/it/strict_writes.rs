@@ -93,7 +93,7 @@ fn every_planned_field_is_kept() {
         let server = start(release, "multi-pool", release);
         server.folder.write("pools/a.yaml", POD_POOL);
         server.folder.write("pools/lb.yaml", LB_POOL);
-        server.run(&["apply", "--auto-approve"]).expect(0);
+        server.expect("apply --auto-approve", 0);
         let pools = server.plane.list(POD_POOLS).unwrap();
         assert_eq!(pools[0]["spec"]["ipv4"]["maskSize"], 24, "{release}");
         let plan = server.run(&["plan", "-o", "json"]).json();
@@ -142,14 +142,14 @@ fn pod_pools_in_the_stored_version() {
     })
     .unwrap();
     server.folder.write("pools/a.yaml", POD_POOL);
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let reserved = json!([{"start": "10.20.9.1", "end": "10.20.9.20"}]);
     let patch = json!({"spec": {"ipv4": {"reservedRanges": reserved}}});
     server.plane.patch(&format!("{stored}/a"), &patch).unwrap();
 
     let wider = POD_POOL.replace("10.20.0.0/16", "10.20.0.0/16, 10.30.0.0/16");
     server.folder.write("pools/a.yaml", wider);
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     let pool = &server.plane.list(stored).unwrap()[0];
     assert_eq!(pool["spec"]["ipv4"]["cidrs"][1], "10.30.0.0/16");
     assert_eq!(pool["spec"]["ipv4"]["reservedRanges"], reserved);

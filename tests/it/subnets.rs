@@ -373,23 +373,19 @@ fn without_a_file_of_clouds_it_is_said_and_nothing_is_written() {
     let files = [of_nodes("10.20.0.0/16"), subnet_pool("vm", SUBNET)].join("---\n");
     let folder = Folder::with_cluster(&items, &[("pools/a.yaml", &files)]);
     let before = folder.read("cluster.json");
-    let valid = folder.run(&["validate"]).expect(0);
+    let valid = folder.expect("validate", 0);
     valid.stdout.assert_has("1 Neutron subnet");
     valid.stderr.assert_has("Neutron was not read");
     let plan = folder.plan();
     let reason = plan["blocked"][0]["reason"].as_str().unwrap();
     reason.assert_has("there is no file of clouds");
-    let shown = folder
-        .run(&["show", "pools", "--cluster", "cluster.json"])
-        .expect(0);
+    let shown = folder.expect("show pools --cluster cluster.json", 0);
     assert!(
         shown.stdout.contains(SUBNET) && shown.stdout.contains("unknown"),
         "{}",
         shown.all()
     );
-    folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.json --auto-approve", 0);
     assert_eq!(folder.read("cluster.json"), before);
     let named = args("plan --cluster cluster.json --clouds-file nowhere.yaml");
     assert!(

@@ -170,10 +170,16 @@ impl Folder {
         run(self.path(), arguments)
     }
 
+    /// Runs a command line without quotes. Fails if the exit code is another one.
+    #[track_caller]
+    pub fn expect(&self, line: &str, code: i32) -> Ran {
+        self.run(&args(line)).expect(code)
+    }
+
     /// What a command that succeeds prints, as JSON.
     #[track_caller]
     pub fn json(&self, line: &str) -> Value {
-        self.run(&args(line)).expect(0).json()
+        self.expect(line, 0).json()
     }
 
     /// The plan of `pools` and `cluster.json`, whatever it finds.

@@ -228,7 +228,7 @@ fn labels_of_kubelets_are_named() {
             "{cidrs: [10.20.0.0/16], blockSize: 24, nodeSelector: {matchLabels: {rack: a}}}",
         ),
     )]);
-    let ran = folder.run(&["validate"]).expect(0);
+    let ran = folder.expect("validate", 0);
     ran.all().assert_has("selector-uses-kubelet-labels");
 }
 

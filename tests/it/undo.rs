@@ -34,11 +34,10 @@ fn annotations(folder: &Folder, name: &str) -> Value {
 }
 
 fn undo(folder: &Folder, code: i32) -> String {
-    let ran = folder
-        .run(&args(
-            "apply undo.json --auto-approve --cluster cluster.json --undo-out redo.json",
-        ))
-        .expect(code);
+    let ran = folder.expect(
+        "apply undo.json --auto-approve --cluster cluster.json --undo-out redo.json",
+        code,
+    );
     ran.stdout + &ran.stderr
 }
 
@@ -74,19 +73,14 @@ fn what_was_written_is_taken_back_and_can_be_done_again() {
             .read("cluster.json")
             .contains(r#"\"quarantined\":[{\"block\":\"fd00:20::/64\",\"node\":\"n1\""#)
     );
-    let protected = folder
-        .run(&args(
-            "apply redo.json --auto-approve --cluster cluster.json --protect-node n1",
-        ))
-        .expect(5);
+    let protected = folder.expect(
+        "apply redo.json --auto-approve --cluster cluster.json --protect-node n1",
+        5,
+    );
     protected
         .stderr
         .assert_has("node `n1` would need a restart");
-    folder
-        .run(&args(
-            "apply redo.json --auto-approve --cluster cluster.json",
-        ))
-        .expect(0);
+    folder.expect("apply redo.json --auto-approve --cluster cluster.json", 0);
     assert_eq!(annotations(&folder, "n2")[KEYS[1]], "fd00:20:0:1::/64");
 }
 
@@ -159,14 +153,10 @@ fn undo_files(folder: &Folder) -> Vec<String> {
 #[test]
 fn where_nothing_can_be_taken_back_no_undo_plan_is_left() {
     let folder = dual_stack(&[node("n", "a", "")], "");
-    let plan = folder
-        .run(&["plan", "--cluster", "cluster.json"])
-        .expect(0)
-        .stdout;
+    let plan = folder.expect("plan --cluster cluster.json", 0).stdout;
     plan.assert_has("1 change cannot be undone: spec.podCIDRs is write-once");
     let said = folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0)
+        .expect("apply --cluster cluster.json --auto-approve", 0)
         .stdout;
     said.assert_has("No undo plan: 1 change cannot be taken back.");
     said.assert_has("by hand: drain the node and re-create its Node object");
@@ -212,9 +202,7 @@ fn plans_and_undo_plans_are_for_their_owner_alone() {
     };
     folder.write("plan.json", "an older plan");
     std::fs::set_permissions(folder.join("plan.json"), PermissionsExt::from_mode(0o644)).unwrap();
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "plan.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out plan.json", 0);
     assert_eq!((mode("undo.json"), mode("plan.json")), (0o600, 0o600));
 }
 
@@ -298,7 +286,7 @@ fn a_plan_file_is_shown_without_a_cluster() {
     let folder = applied();
     let digest =
         serde_json::from_str::<Value>(&folder.read("undo.json")).unwrap()["digest"].clone();
-    let shown = folder.run(&["show", "undo.json"]).expect(0).stdout;
+    let shown = folder.expect("show undo.json", 0).stdout;
     assert!(
         shown
             .starts_with("undo plan undo.json\n  directory  pools\n  waivers    release-percent\n"),
@@ -308,10 +296,7 @@ fn a_plan_file_is_shown_without_a_cluster() {
         shown.contains("- n1  fd00:20::/64 -> none") && shown.contains(digest.as_str().unwrap()),
         "{shown}"
     );
-    assert_eq!(
-        folder.run(&["show", "plan", "undo.json"]).expect(0).stdout,
-        shown
-    );
+    assert_eq!(folder.expect("show plan undo.json", 0).stdout, shown);
     let json = folder.json("show undo.json -o json");
     assert_eq!(
         json,
@@ -319,8 +304,7 @@ fn a_plan_file_is_shown_without_a_cluster() {
     );
     assert!(
         folder
-            .run(&["show", "plan", "-o", "markdown", "undo.json"])
-            .expect(0)
+            .expect("show plan -o markdown undo.json", 0)
             .stdout
             .contains("2 to release")
     );
@@ -332,15 +316,13 @@ fn a_plan_file_is_shown_without_a_cluster() {
     );
     assert!(
         folder
-            .run(&["show", "edited.json"])
-            .expect(1)
+            .expect("show edited.json", 1)
             .stderr
             .contains("do not match its digest")
     );
     assert!(
         folder
-            .run(&["show", "podes"])
-            .expect(1)
+            .expect("show podes", 1)
             .stderr
             .contains("`show pools`")
     );
@@ -391,11 +373,10 @@ fn a_forged_undo_plan_moves_nothing_and_gives_nothing_that_no_pool_gives() {
             plan["changes"][0]["edit"] =
                 json!({"metadata.annotations": {KEYS[0]: other, KEYS[1]: other}});
         });
-        let ran = folder
-            .run(&args(
-                "apply redo.json --auto-approve --cluster cluster.json",
-            ))
-            .expect(code);
+        let ran = folder.expect(
+            "apply redo.json --auto-approve --cluster cluster.json",
+            code,
+        );
         assert!(
             !folder.read("cluster.json").contains(other),
             "{other}: {}",
@@ -413,11 +394,7 @@ fn what_is_given_back_is_nobody_elses_by_now() {
         "pools/pin.yaml",
         super::support::pin("later", "fd00:20::/64"),
     );
-    let stale = folder
-        .run(&args(
-            "apply redo.json --auto-approve --cluster cluster.json",
-        ))
-        .expect(7);
+    let stale = folder.expect("apply redo.json --auto-approve --cluster cluster.json", 7);
     let stale = stale.stdout;
     stale.assert_has("fd00:20::/64 cannot be given back");
 }

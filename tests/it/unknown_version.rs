@@ -132,9 +132,7 @@ fn watch_writes_only_what_every_release_reads() {
     assert_eq!(watching.written("n1"), json!(["10.20.0.0/24"]));
     let pools = "/apis/cilium.io/v2/ciliumloadbalancerippools";
     assert!(server.plane.list(pools).unwrap().is_empty());
-    server
-        .run(&["apply", "--auto-approve", "--no-lock"])
-        .expect(0);
+    server.expect("apply --auto-approve --no-lock", 0);
     until("a person's approval writes the pool", || {
         server.plane.list(pools).unwrap().len() == 1
     });

@@ -138,10 +138,10 @@ fn a_context_or_a_file_that_is_missing() {
         &["--context", "other"],
         "the kubeconfig has no context `other`",
     );
-    let ran = folder.run(&["plan", "--kubeconfig", "missing"]).expect(8);
+    let ran = folder.expect("plan --kubeconfig missing", 8);
     let expected = "the kubeconfig `missing` cannot be read: No such file or directory";
     ran.stderr.assert_has(expected);
-    let ran = folder.run(&["plan"]).expect(8);
+    let ran = folder.expect("plan", 8);
     let expected = "and this is not a Pod with a service account";
     ran.stderr.assert_has(expected);
 }

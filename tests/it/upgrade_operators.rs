@@ -9,7 +9,7 @@ use testbed::{CiliumVersion, install_cilium, wait_until};
 
 use super::lb::{POOLS, SERVICES, address_pool, operator, server, service};
 use super::server::{Server, kubernetes};
-use crate::support::{TextAssertions, args};
+use crate::support::TextAssertions;
 
 type Addresses = BTreeMap<String, BTreeSet<String>>;
 
@@ -104,8 +104,7 @@ fn from_1_15_to_1_19_as_told() {
     fill(&server);
     let before = addresses(&server);
     let told = server
-        .run(&args("upgrade --to 1.19.3 --no-pools -o json --show-all"))
-        .expect(2)
+        .expect("upgrade --to 1.19.3 --no-pools -o json --show-all", 2)
         .json();
     let lost = named(&told, "upgrade-address-lost");
     let gained = named(&told, "upgrade-address-gained");
@@ -149,8 +148,6 @@ fn from_1_15_to_1_19_as_told() {
     assert_eq!(now["two-requests"], BTreeSet::from(["50.0.5.6".to_owned()]));
     assert_eq!(now["first"], BTreeSet::from(["50.0.2.0".to_owned()]));
     // The upgrade is over.
-    let again = server
-        .run(&["upgrade", "--to", "1.19.3", "--no-pools"])
-        .expect(0);
+    let again = server.expect("upgrade --to 1.19.3 --no-pools", 0);
     again.stdout.assert_has("runs already");
 }

@@ -223,17 +223,13 @@ fn what_takes_something_away_waits_for_a_person_unless_the_policy_says_otherwise
 fn a_cluster_in_a_file_is_refused_and_so_are_faulty_files_at_the_beginning() {
     let folder =
         super::support::Folder::new(&[("pools/a.yaml", "kind: IPPool"), ("cluster.json", "{}")]);
-    folder
-        .run(&["watch", "--cluster", "cluster.json"])
-        .expect(3);
+    folder.expect("watch --cluster cluster.json", 3);
     folder.write(
         "pools/a.yaml",
         pool("a", "{cidrs: [10.20.0.0/16], blockSize: 24}"),
     );
     folder.write("cluster.json", super::support::cluster("1.19.3", "", &[]));
-    let refused = folder
-        .run(&["watch", "--cluster", "cluster.json"])
-        .expect(1);
+    let refused = folder.expect("watch --cluster cluster.json", 1);
     refused.stderr.assert_has("watch an API server");
 }
 
@@ -261,7 +257,7 @@ fn claims_of_a_newer_version_are_not_overwritten() {
         "{trouble}"
     );
     server.nodes([in_rack("n2", "a")]);
-    server.run(&["apply", "--auto-approve"]).expect(8);
+    server.expect("apply --auto-approve", 8);
     assert_eq!(
         server.plane.get(path).unwrap()["data"]["claims.json"],
         newer

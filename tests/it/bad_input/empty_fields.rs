@@ -153,7 +153,7 @@ fn empty_fields_of_ciliums_own_kind_are_dropped_with_a_warning() {
         ("null", "missing-field"),
     ] {
         folder.write("pools/lb.yaml", address_pool("blue", spec));
-        let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+        let report = folder.expect("validate -o json", 3).json();
         assert_eq!(report["findings"][0]["rule"], rule, "{report:#}");
     }
 }

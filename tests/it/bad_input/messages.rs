@@ -10,17 +10,13 @@ fn warnings_do_not_stop_a_plan() {
         "pools/a.yaml",
         pool("a", "{cidrs: [20.0.10.0/24], blockSize: 26}"),
     );
-    let ran = folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0);
+    let ran = folder.expect("plan --cluster cluster.json -o json", 0);
     assert_eq!(ran.json()["findings"][0]["rule"], "foreign-address-space");
     folder.write(
         "pools/policy.yaml",
         policy("{ownAddressSpace: [20.0.0.0/8]}"),
     );
-    let ran = folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-        .expect(0);
+    let ran = folder.expect("plan --cluster cluster.json -o json", 0);
     assert_eq!(ran.json()["findings"].as_array().unwrap().len(), 0);
 }
 
@@ -32,7 +28,7 @@ fn a_second_place_in_an_endless_line_is_not_drawn() {
         "{{apiVersion: cilium-ipam.io/v1alpha1, kind: IPPool, metadata: {{name: b, labels: {{l: \"{filler}\"}}}}, spec: {{cidrs: [10.20.0.0/16], blockSize: 24}}}}\n"
     );
     let folder = Folder::new(&[("pools/a.yaml", &format!("{first}---\n{second}"))]);
-    let ran = folder.run(&["validate"]).expect(3);
+    let ran = folder.expect("validate", 3);
     assert!(ran.stderr.len() < 20_000, "{} bytes", ran.stderr.len());
 }
 

@@ -19,10 +19,7 @@ fn places_that_are_no_files() {
     folder.write("latin/a.yaml", b"kind: IPP\xf6l\n");
     assert_eq!(rule(&["validate", "latin"]), "not-utf8");
     folder.write("latin/a.yaml", b"kind: IPPool\n# caf\xc3\xa9 \xe9\n");
-    let report = folder
-        .run(&["validate", "latin", "-o", "json"])
-        .expect(3)
-        .json();
+    let report = folder.expect("validate latin -o json", 3).json();
     let origin = &report["findings"][0]["origin"];
     assert_eq!(
         (origin["line"].as_u64(), origin["column"].as_u64()),
@@ -39,7 +36,7 @@ fn places_that_are_no_files() {
     assert_eq!(rule(&["validate", "dangling"]), "unreadable-file");
     folder.write("several/a.yaml", pool("a", GOOD));
     folder.write("several/notes.yaml", "kind: ConfigMap\n");
-    folder.run(&["validate", "several/a.yaml"]).expect(0);
+    folder.expect("validate several/a.yaml", 0);
     folder.write("several/deep/b.yml", pool("b", GOOD));
     assert_eq!(
         rule(&["validate", "several/a.yaml"]),
@@ -68,7 +65,7 @@ fn the_case_of_an_extension_does_not_matter() {
         pool("b", "{cidrs: [10.21.0.0/16], blockSize: 24, priority: 1}"),
     );
     assert_eq!(
-        folder.run(&["validate"]).expect(0).stdout,
+        folder.expect("validate", 0).stdout,
         "valid: 2 pools, 0 pins, 0 warnings\n"
     );
 }
@@ -80,7 +77,7 @@ fn links_within_the_directory_are_followed_once() {
     std::os::unix::fs::symlink(".data/a.yaml", folder.join("pools/a.yaml")).unwrap();
     std::os::unix::fs::symlink(".", folder.join("pools/loop")).unwrap();
     assert_eq!(
-        folder.run(&["validate"]).expect(0).stdout,
+        folder.expect("validate", 0).stdout,
         "valid: 1 pool, 0 pins, 0 warnings\n"
     );
 }
@@ -94,9 +91,9 @@ fn a_link_to_nowhere_is_a_fault_only_where_it_should_be_yaml() {
     std::os::unix::fs::symlink("me@host.4711", folder.join("pools/lock")).unwrap();
     let report = folder.json("validate -o json");
     assert_eq!(report["findings"][0]["rule"], "dangling-link");
-    folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    folder.expect("plan --cluster cluster.json", 0);
     std::fs::remove_file(folder.join("pools/a.yaml")).unwrap();
-    let report = folder.run(&["validate", "-o", "json"]).expect(3).json();
+    let report = folder.expect("validate -o json", 3).json();
     assert!(
         report["findings"]
             .as_array()
@@ -113,7 +110,7 @@ fn hostile_names_do_not_reach_the_terminal() {
         "pools/a.yaml",
         pool("a", "{cidrs: [\"\\e[31mred\\u202e\"], blockSize: 24}"),
     );
-    let ran = folder.run(&["validate"]).expect(3);
+    let ran = folder.expect("validate", 3);
     assert!(
         !ran.stderr.contains('\u{1b}') && !ran.stderr.contains('\u{202e}'),
         "{}",

@@ -18,7 +18,7 @@ fn every_fault_of_every_file_at_once() {
         ),
     );
     folder.write("pools/c.yml", "kind: Pool\n---\nkind: [\n");
-    insta::assert_snapshot!(folder.run(&["validate"]).expect(3).all());
+    insta::assert_snapshot!(folder.expect("validate", 3).all());
 }
 
 /// Also faults in a pool and in its pins: a faulty pool does not make its pins faulty.
@@ -45,7 +45,7 @@ fn ten_thousand_pools_in_one_file() {
         (0..10_000).map(one).collect::<Vec<_>>().join("---\n"),
     );
     assert_eq!(
-        folder.run(&["validate"]).expect(0).stdout,
+        folder.expect("validate", 0).stdout,
         "valid: 10,000 pools, 0 pins, 0 warnings\n"
     );
 }

@@ -14,7 +14,7 @@ use crate::support::{Folder, TextAssertions, repository};
 #[test]
 fn the_definitions_of_the_chart_are_those_of_the_types() {
     let folder = Folder::new(&[]);
-    let printed = folder.run(&["schema", "--crds"]).expect(0).stdout;
+    let printed = folder.expect("schema --crds", 0).stdout;
     let kept = std::fs::read_to_string(repository().join("ci/chart/crds.json")).unwrap();
     assert!(
         printed == kept,

@@ -14,9 +14,7 @@ fn what_is_not_written_stays_byte_for_byte() {
         &[pool("a", POOL)],
     );
     let before = folder.read("cluster.json");
-    folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.json --auto-approve", 0);
     let after = folder.read("cluster.json");
     let lines: Vec<&str> = before
         .lines()
@@ -41,9 +39,7 @@ fn nobody_is_asked_without_a_terminal() {
         &[pool("a", POOL)],
     );
     let before = folder.read("cluster.json");
-    let ran = folder
-        .run(&["apply", "--cluster", "cluster.json"])
-        .expect(1);
+    let ran = folder.expect("apply --cluster cluster.json", 1);
     ran.stderr.assert_has("--auto-approve");
     assert_eq!(folder.read("cluster.json"), before);
 }
@@ -57,21 +53,16 @@ fn a_snapshot_of_a_file_plans_the_same() {
         &[secret.into(), node("n", "a", "")],
         &[pool("a", POOL)],
     );
-    folder
-        .run(&args("snapshot --cluster cluster.json --out snapshot.json"))
-        .expect(0);
+    folder.expect("snapshot --cluster cluster.json --out snapshot.json", 0);
     assert!(
         !folder.read("snapshot.json").contains("hunter2")
             && !folder.read("snapshot.json").contains("aHVudGVyMg")
     );
-    let of_snapshot = folder
-        .run(&["plan", "--cluster", "snapshot.json", "-o", "json"])
-        .expect(0);
+    let of_snapshot = folder.expect("plan --cluster snapshot.json -o json", 0);
     assert_eq!(
         of_snapshot.stdout,
         folder
-            .run(&["plan", "--cluster", "cluster.json", "-o", "json"])
-            .expect(0)
+            .expect("plan --cluster cluster.json -o json", 0)
             .stdout
     );
 }
@@ -112,6 +103,6 @@ fn a_file_that_cannot_be_saved_has_nothing_applied() {
 #[test]
 fn a_faulty_command_line_is_a_failure_of_its_own() {
     let folder = Folder::new(&[]);
-    let _ = folder.run(&["plan", "--bogus"]).expect(1);
-    let _ = folder.run(&["--help"]).expect(0);
+    let _ = folder.expect("plan --bogus", 1);
+    let _ = folder.expect("--help", 0);
 }

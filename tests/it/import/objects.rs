@@ -54,9 +54,7 @@ fn multi_pool_keeps_its_pools_unmanaged() {
     let ran = import(&folder, &["--adopt"]).expect(0);
     ran.stdout.assert_has("2 to adopt");
     // Adopted, the cluster is imported as it is, with priorities.
-    folder
-        .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
     std::fs::remove_dir_all(folder.join("pools")).unwrap();
     import(&folder, &[]).expect(0);
     is_as_the_files_say(&folder);
@@ -187,9 +185,7 @@ fn load_balancer_files_do_not_need_blocks_of_nodes() {
         import(&folder, &["--adopt"]).expect(0);
         assert!(!folder.join("pools/ippools.yaml").exists(), "{settings}");
         assert_eq!(documents(&folder, "load-balancer-pools.yaml").len(), 1);
-        folder
-            .run(&["apply", "--cluster-file", "cluster.json", "--auto-approve"])
-            .expect(0);
+        folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
         is_as_the_files_say(&folder);
 
         let folder = with(settings, &items);
@@ -207,5 +203,5 @@ fn a_hostname_that_a_pool_would_remove_is_named() {
     let file = folder.read("pools/load-balancer-pools.yaml");
     let comment = file.replace("\n#", "");
     comment.assert_has("shop/web a1.elb.example.com");
-    folder.run(&["validate", "pools"]).expect(0);
+    folder.expect("validate pools", 0);
 }

@@ -5,7 +5,7 @@ use testbed::{CiliumInstallation, Options, User};
 
 use super::pools;
 use crate::server::{self, Server, grant, kubernetes};
-use crate::support::{TextAssertions, args};
+use crate::support::TextAssertions;
 
 /// Imports the cluster of a real API server, and fails unless a plan is empty.
 fn imported(ipam: &str, config: &[(&str, &str)], objects: &[(&str, Value)]) -> Server {
@@ -32,15 +32,11 @@ fn imported(ipam: &str, config: &[(&str, &str)], objects: &[(&str, Value)]) -> S
     for (path, object) in objects {
         server.plane.create(path, object).unwrap();
     }
-    let ran = server.run(&["import"]).expect(0);
+    let ran = server.expect("import", 0);
     ran.stdout
         .assert_has("No changes. 6 nodes as the files say, 0 moved.");
-    server
-        .run(&args(
-            "plan --fail-on changes,blocked,misplaced,refused,error",
-        ))
-        .expect(0);
-    server.run(&["import"]).expect(0);
+    server.expect("plan --fail-on changes,blocked,misplaced,refused,error", 0);
+    server.expect("import", 0);
     server
 }
 
@@ -115,19 +111,15 @@ fn on_a_real_api_server() {
         .create("/apis/cilium.io/v2alpha1/ciliumloadbalancerippools", &pool)
         .unwrap();
     let held = server.pod_cidrs();
-    let ran = server.run(&["import"]).expect(0);
+    let ran = server.expect("import", 0);
     ran.stdout
         .assert_has("No changes. 30 nodes as the files say, 0 moved.");
-    server
-        .run(&args(
-            "plan --fail-on changes,blocked,misplaced,refused,error",
-        ))
-        .expect(0);
+    server.expect("plan --fail-on changes,blocked,misplaced,refused,error", 0);
     assert_eq!(
         pools(&server.folder).keys().collect::<Vec<_>>(),
         ["rack-a", "rack-b", "rack-c"]
     );
-    server.run(&["import"]).expect(0);
+    server.expect("import", 0);
     assert_eq!(server.pod_cidrs(), held);
 
     // A user who cannot list a kind gets no half of a directory.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::{CLUSTER_POOL, cilium_node, operator};
-use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, holds, node};
+use crate::support::{Folder, KUBERNETES, TextAssertions, cluster, holds, node};
 
 /// Files of a sysdump without their date.
 type Files = BTreeMap<&'static str, String>;
@@ -108,22 +108,17 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         .collect();
     for (settings, items) in [(KUBERNETES, racks), (CLUSTER_POOL, flat)] {
         let (folder, _) = both(settings, &[&items[..], &others].concat());
-        let ran = folder
-            .run(&["import", "--sysdump", "sysdump.zip"])
-            .expect(0);
+        let ran = folder.expect("import --sysdump sysdump.zip", 0);
         ran.stdout
             .assert_has("No changes. 4 nodes as the files say, 0 moved.");
         // What no archive has.
         ran.stderr.assert_has("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, record of a migration, servicecidrs");
         // The cluster itself gives the same files, and none is written.
-        folder
-            .run(&["import", "--cluster-file", "cluster.json"])
-            .expect(0);
-        folder
-            .run(&args(
-                "plan --cluster-file cluster.json --fail-on changes,misplaced,error",
-            ))
-            .expect(0);
+        folder.expect("import --cluster-file cluster.json", 0);
+        folder.expect(
+            "plan --cluster-file cluster.json --fail-on changes,misplaced,error",
+            0,
+        );
         let plan = folder.json("plan --cluster-file sysdump.zip -o json");
         assert_eq!(
             (&plan["changes"], &plan["misplaced"]),
@@ -132,9 +127,7 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         );
         let doctor = folder.run(&["doctor", "--cluster-file", "sysdump.zip", "-o", "json"]);
         assert!([0, 2].contains(&doctor.code), "{}", doctor.all());
-        let ran = folder
-            .run(&["apply", "--cluster-file", "sysdump.zip", "--auto-approve"])
-            .expect(1);
+        let ran = folder.expect("apply --cluster-file sysdump.zip --auto-approve", 1);
         ran.stderr.assert_has("a sysdump is read-only");
     }
 }
@@ -160,9 +153,7 @@ fn a_sysdump_without_a_needed_list_gives_no_files() {
         );
         files.remove(stem);
         write(&folder, "sysdump.zip", &files);
-        let ran = folder
-            .run(&["import", "--sysdump", "sysdump.zip"])
-            .expect(8);
+        let ran = folder.expect("import --sysdump sysdump.zip", 8);
         let missing = format!("no file {stem}-DATE-TIME.yaml");
         ran.stderr.assert_has(&missing);
         ran.stderr.assert_has(resource);
@@ -173,23 +164,16 @@ fn a_sysdump_without_a_needed_list_gives_no_files() {
 #[test]
 fn other_files_are_no_sysdump() {
     let (folder, _) = both(KUBERNETES, &[]);
-    let ran = folder
-        .run(&["import", "--sysdump", "cluster.json"])
-        .expect(1);
+    let ran = folder.expect("import --sysdump cluster.json", 1);
     ran.stderr.assert_has("use --cluster-file");
-    let ran = folder
-        .run(&["import", "--sysdump", "missing.zip"])
-        .expect(8);
+    let ran = folder.expect("import --sysdump missing.zip", 8);
     ran.stderr.assert_has("missing.zip");
     let bytes = std::fs::read(folder.join("sysdump.zip")).unwrap();
     std::fs::write(folder.join("sysdump.zip"), &bytes[..bytes.len() / 2]).unwrap();
-    let ran = folder
-        .run(&["import", "--sysdump", "sysdump.zip"])
-        .expect(8);
+    let ran = folder.expect("import --sysdump sysdump.zip", 8);
     ran.stderr.assert_has("not a whole zip archive");
-    folder
-        .run(&args(
-            "import --sysdump sysdump.zip --cluster-file cluster.json",
-        ))
-        .expect(1);
+    folder.expect(
+        "import --sysdump sysdump.zip --cluster-file cluster.json",
+        1,
+    );
 }

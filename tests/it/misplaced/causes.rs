@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::{NODES, applied, cause, causes, plan, rack, racks};
-use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node};
+use crate::support::{Folder, KUBERNETES, TextAssertions, cluster, node};
 
 #[test]
 fn swapped_selectors_are_told_grouped_and_gated() {
     let folder = applied(&racks("b", "a", 24));
-    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    let ran = folder.expect("plan --cluster cluster.json", 0);
     let headline =
         "1,334 nodes misplaced; no changes. 666 of 2,000 nodes as the files say, 0 moved.";
     assert!(
@@ -25,24 +25,18 @@ fn swapped_selectors_are_told_grouped_and_gated() {
         ran.stderr
     );
     let full = folder
-        .run(&["plan", "--cluster", "cluster.json", "--show-all"])
-        .expect(0)
+        .expect("plan --cluster cluster.json --show-all", 0)
         .stdout;
     full.assert_has("n0000 10.0.0.0/24");
     full.assert_has("n1998 10.2.154.0/24");
     assert_eq!(full.matches("/24").count(), 1_334);
 
-    folder
-        .run(&args("plan --cluster cluster.json --fail-on misplaced"))
-        .expect(2);
-    folder
-        .run(&args(
-            "plan --cluster cluster.json --fail-on changes,blocked,refused,drift,warning",
-        ))
-        .expect(0);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --fail-on misplaced", 2);
+    folder.expect(
+        "plan --cluster cluster.json --fail-on changes,blocked,refused,drift,warning",
+        0,
+    );
+    folder.expect("plan --cluster cluster.json --detailed-exitcode", 0);
     let plan = plan(&folder);
     assert_eq!(
         causes(&plan),
@@ -62,8 +56,7 @@ fn swapped_selectors_are_told_grouped_and_gated() {
     );
 
     let markdown = folder
-        .run(&["plan", "--cluster", "cluster.json", "-o", "markdown"])
-        .expect(0)
+        .expect("plan --cluster cluster.json -o markdown", 0)
         .stdout;
     assert!(
         markdown.contains("1,334 nodes misplaced")
@@ -71,16 +64,12 @@ fn swapped_selectors_are_told_grouped_and_gated() {
             && markdown.trim_end().ends_with(&format!("\n{headline}")),
         "{markdown}"
     );
-    let nodes = folder
-        .run(&["show", "nodes", "--cluster", "cluster.json"])
-        .expect(0)
-        .stdout;
+    let nodes = folder.expect("show nodes --cluster cluster.json", 0).stdout;
     assert_eq!(nodes.matches("misplaced: ").count(), 1_334);
     let pools = folder.json("show pools --cluster cluster.json -o json");
     assert_eq!(pools["items"][0]["misplaced"], 667);
     let explained = folder
-        .run(&["explain", "n0000", "--cluster", "cluster.json"])
-        .expect(0)
+        .expect("explain n0000 --cluster cluster.json", 0)
         .stdout;
     explained.assert_has("misplaced: 10.0.0.0/24: the pool does not select the node");
 }
@@ -88,9 +77,7 @@ fn swapped_selectors_are_told_grouped_and_gated() {
 #[test]
 fn the_doctor_tells_one_finding_for_each_cause() {
     let folder = applied(&racks("b", "a", 24));
-    let ran = folder
-        .run(&["doctor", "--cluster", "cluster.json", "--fail-on", "never"])
-        .expect(0);
+    let ran = folder.expect("doctor --cluster cluster.json --fail-on never", 0);
     assert!(ran.stdout.lines().count() < 60, "{}", ran.stdout);
     let report = folder.json("doctor --cluster cluster.json -o json --fail-on never");
     let findings: Vec<&Value> = report["findings"]

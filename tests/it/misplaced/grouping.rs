@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::NODES;
-use crate::support::{Folder, TextAssertions, args, cluster, holds, node, pin, pool};
+use crate::support::{Folder, TextAssertions, cluster, holds, node, pin, pool};
 
 #[test]
 fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
@@ -22,7 +22,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
             &pool("a", "{cidrs: [10.0.0.0/8], blockSize: 24}"),
         )],
     );
-    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(2);
+    let ran = folder.expect("plan --cluster cluster.json", 2);
     let headline = "2,000 drifted nodes, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
     assert!(
         ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline),
@@ -40,31 +40,22 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
     ran.stdout.assert_has("… and 1,990 more\n");
     ran.stderr
         .assert_has("1,995 further errors of duplicate-block");
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--fail-on", "never"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --fail-on never", 0);
     // For it, 2 means changes, and an error is not green.
     let failed = folder
-        .run(&["plan", "--cluster", "cluster.json", "--detailed-exitcode"])
-        .expect(1)
+        .expect("plan --cluster cluster.json --detailed-exitcode", 1)
         .stderr;
     failed.assert_has("there is nothing to change, but the checks found 2,000 errors");
-    folder
-        .run(&args(
-            "plan --cluster cluster.json --detailed-exitcode --fail-on error",
-        ))
-        .expect(2);
-    folder
-        .run(&args(
-            "plan --cluster cluster.json --detailed-exitcode --fail-on never",
-        ))
-        .expect(0);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--fail-on", "drift"])
-        .expect(2);
-    let doctor = folder
-        .run(&["doctor", "--cluster", "cluster.json"])
-        .expect(2);
+    folder.expect(
+        "plan --cluster cluster.json --detailed-exitcode --fail-on error",
+        2,
+    );
+    folder.expect(
+        "plan --cluster cluster.json --detailed-exitcode --fail-on never",
+        0,
+    );
+    folder.expect("plan --cluster cluster.json --fail-on drift", 2);
+    let doctor = folder.expect("doctor --cluster cluster.json", 2);
     assert!(doctor.stdout.lines().count() < 60, "{}", doctor.stdout);
     one_entry(&folder, &["plan", "--fail-on", "never"], "duplicate-block");
     one_entry(
@@ -84,11 +75,7 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         "{}",
         results.len()
     );
-    let markdown = folder
-        .run(&args(
-            "plan --cluster cluster.json -o markdown --fail-on never",
-        ))
-        .expect(0);
+    let markdown = folder.expect("plan --cluster cluster.json -o markdown --fail-on never", 0);
     assert!(
         markdown
             .stdout
@@ -259,7 +246,7 @@ fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
             ("pools/pins.yaml", &pins.join("---\n")),
         ],
     );
-    let ran = folder.run(&["plan", "--cluster", "cluster.json"]).expect(0);
+    let ran = folder.expect("plan --cluster cluster.json", 0);
     assert!(ran.stdout.starts_with("2,000 blocked"), "{}", ran.stdout);
     assert!(
         ran.stdout.lines().count() + ran.stderr.lines().count() < 60,
@@ -267,12 +254,9 @@ fn thousands_of_blocked_nodes_with_one_cause_are_one_entry() {
         ran.stdout,
         ran.stderr
     );
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--fail-on", "blocked"])
-        .expect(2);
+    folder.expect("plan --cluster cluster.json --fail-on blocked", 2);
     let full = folder
-        .run(&["plan", "--cluster", "cluster.json", "--show-all"])
-        .expect(0)
+        .expect("plan --cluster cluster.json --show-all", 0)
         .stdout;
     assert_eq!(full.matches("is pinned to").count(), NODES);
 }

@@ -6,7 +6,7 @@ mod grouping;
 
 use serde_json::Value;
 
-use crate::support::{Folder, args, node, pool};
+use crate::support::{Folder, node, pool};
 
 const NODES: usize = 2_000;
 
@@ -37,12 +37,9 @@ fn applied(pools: &[String]) -> Folder {
         &nodes,
         &[("pools/racks.yaml", &racks("a", "b", 24).join("---\n"))],
     );
-    folder
-        .run(&["apply", "--cluster", "cluster.json", "--auto-approve"])
-        .expect(0);
+    folder.expect("apply --cluster cluster.json --auto-approve", 0);
     let clean = folder
-        .run(&args("plan --cluster cluster.json --fail-on misplaced"))
-        .expect(0)
+        .expect("plan --cluster cluster.json --fail-on misplaced", 0)
         .stdout;
     assert_eq!(
         clean,

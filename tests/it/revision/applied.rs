@@ -47,14 +47,12 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
     let of_its_own =
         args("apply plan.json --trust-plan-file --cluster other.json --revision main~1");
     folder.run(&of_its_own).expect(0);
-    folder
-        .run(&["plan", "--cluster", "cluster.json", "--out", "loose.json"])
-        .expect(0);
+    folder.expect("plan --cluster cluster.json --out loose.json", 0);
     let loose = folder
-        .run(&args(
+        .expect(
             "apply loose.json --trust-plan-file --cluster cluster.json --revision main",
-        ))
-        .expect(4)
+            4,
+        )
         .stderr;
     loose.assert_has(
         "made from files of no commit, and --revision asks for `main`, which is commit",

@@ -30,9 +30,9 @@ fn what_lies_in_the_work_tree_does_not_matter() {
             valid.stdout
         );
     }
-    folder.run(&["validate"]).expect(3);
+    folder.expect("validate", 3);
     std::fs::remove_dir_all(folder.join("pools")).unwrap();
-    folder.run(&["validate", "--revision", "HEAD"]).expect(0);
+    folder.expect("validate --revision HEAD", 0);
     let file = folder
         .run(&["validate", "pools/deep/er/b c.yml", "--revision", "HEAD"])
         .expect(0);
@@ -51,15 +51,14 @@ fn a_revision_has_its_own_ignore_file() {
         ("pools/old/b.yaml", &pool("b", OTHER)),
         ("pools/old/c.yaml", "no YAML: ["),
     ]);
-    let valid = folder.run(&["validate", "--revision", "HEAD"]).expect(0);
+    let valid = folder.expect("validate --revision HEAD", 0);
     valid.stdout.assert_has("valid: 1 pool, 0 pins");
     valid.all().assert_has("ignored 1 path: `old`");
     std::fs::remove_file(folder.join("pools/old/c.yaml")).unwrap();
     std::fs::remove_file(folder.join("pools/.cilium-ipamignore")).unwrap();
     assert!(
         folder
-            .run(&["validate"])
-            .expect(0)
+            .expect("validate", 0)
             .stdout
             .starts_with("valid: 2 pools")
     );
@@ -78,10 +77,7 @@ fn places_are_those_of_the_files_and_faults_are_told() {
         "pools/a.yaml",
         &pool("a", "{cidrs: [10.20.0.0/16], blockSize: 8}"),
     )]);
-    let report = folder
-        .run(&["validate", "--revision", "HEAD", "-o", "json"])
-        .expect(3)
-        .json();
+    let report = folder.expect("validate --revision HEAD -o json", 3).json();
     assert_eq!(
         report["findings"][0]["origin"]["file"], "pools/a.yaml",
         "{report}"
@@ -241,14 +237,12 @@ fn a_git_file_is_no_directory_of_pools() {
     let (folder, _) = repository(&[("pools/a.yaml", &pool("a", POOL))]);
     git(folder.path(), &["worktree", "add", "-q", "tree"]);
     let said = folder
-        .run(&["validate", "tree/.git", "--revision", "HEAD"])
-        .expect(3)
+        .expect("validate tree/.git --revision HEAD", 3)
         .stderr;
     said.assert_has("it is inside git's own directory");
     folder.write("tree/.git", "gitdir: /no/such/place\n");
     let said = folder
-        .run(&["validate", "tree/pools", "--revision", "HEAD"])
-        .expect(3)
+        .expect("validate tree/pools --revision HEAD", 3)
         .stderr;
     said.assert_has("the file `.git` points to no repository");
 }

@@ -272,7 +272,7 @@ fn a_repository_runs_nothing_of_its_own() {
     ] {
         git(folder.path(), &["config", key, &touch]);
     }
-    folder.run(&["validate", "--revision", "HEAD"]).expect(0);
+    folder.expect("validate --revision HEAD", 0);
     assert!(!marker.exists());
     // A promised object that is missing would be fetched, by whatever the repository names.
     git(

@@ -7,7 +7,7 @@ use super::{FOREIGN, RACK_A, cilium_node, fates, folder, in_rack_a, server};
 use crate::operator;
 use crate::running::Running;
 use crate::server::Server;
-use crate::support::{Folder, KUBERNETES, TextAssertions, args, cluster, node, pin, pool};
+use crate::support::{Folder, KUBERNETES, TextAssertions, cluster, node, pin, pool};
 
 #[test]
 fn only_what_the_files_would_give_is_taken_over_unattended() {
@@ -168,9 +168,7 @@ fn a_plan_says_which_blocks_a_person_must_approve() {
         );
         assert!(reason.contains(&told), "{reason}\n{told}");
         // The same through a snapshot.
-        folder
-            .run(&args("snapshot --cluster cluster.json --out snapshot.json"))
-            .expect(0);
+        folder.expect("snapshot --cluster cluster.json --out snapshot.json", 0);
         let plan = folder.json("plan --cluster snapshot.json -o json --fail-on never");
         assert!(
             plan["changes"][0]["reason"]
@@ -260,8 +258,8 @@ fn watch_and_the_operator_adopt_no_block_that_no_pool_gives() {
     assert_eq!(server.pod_cidrs()["n1"], Vec::<String>::new());
 
     // A person sees it in the plan and decides.
-    let plan = server.run(&["plan"]).expect(2).stdout;
+    let plan = server.expect("plan", 2).stdout;
     plan.assert_has("needs the approval of a person: 8.8.8.0/24");
-    server.run(&["apply", "--auto-approve"]).expect(0);
+    server.expect("apply --auto-approve", 0);
     assert_eq!(server.pod_cidrs()["n1"], ["8.8.8.0/24"]);
 }
