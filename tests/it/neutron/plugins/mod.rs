@@ -13,7 +13,6 @@ mod input;
 mod kubelet;
 mod nic;
 mod node;
-mod plugin_of_2020;
 mod races;
 mod requests;
 mod secondary_route;

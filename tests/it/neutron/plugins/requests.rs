@@ -16,6 +16,7 @@ fn what_is_asked_for_is_given() {
     later_networks_when_one_is_full(&stack);
     checked_against_what_is_there(&stack);
     garbage_of_this_node_alone(&stack);
+    a_del_deletes_only_its_own_port(&stack);
     a_node_keeps_its_name(&stack);
     a_network_of_another_project(&stack);
 }
@@ -327,6 +328,34 @@ fn garbage_of_this_node_alone(stack: &OpenStack) {
         ports(stack, &network),
         ["d/eth0", "router"],
         "null is an empty list"
+    );
+}
+
+/// Runtimes send a DEL until it succeeds, and once more if they are not sure.
+fn a_del_deletes_only_its_own_port(stack: &OpenStack) {
+    let network = stack.create_network("apart").unwrap();
+    stack
+        .create_subnet(&network, "10.12.0.0/24", &json!({}))
+        .unwrap();
+    let foreign = json!({"name": "c", "device_id": "a-server"});
+    stack.create_port(&network, &foreign).unwrap();
+    let plugin = Plugin::new(stack, &network, "n1");
+    let run = |command: &str, interface: &str| {
+        let mut variables = variables(command, "c");
+        variables[3].1 = interface;
+        finish(start(&plugin.configuration.to_string(), &variables)).expect(0);
+    };
+    run("ADD", "eth0");
+    run("ADD", "net1");
+    assert_eq!(ports(stack, &network), ["a-server", "c/eth0", "c/net1"]);
+    run("DEL", "net1");
+    run("DEL", "net1");
+    assert_eq!(ports(stack, &network), ["a-server", "c/eth0"]);
+    run("DEL", "eth0");
+    assert_eq!(
+        ports(stack, &network),
+        ["a-server"],
+        "its name is that of the container"
     );
 }
 
