@@ -34,6 +34,7 @@ mod migrate;
 mod new_files;
 mod openstack;
 mod operator;
+mod other_tools;
 mod output;
 mod plan;
 mod plan_file;

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+use super::other_tools;
+
 /// The commands that spellings depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
@@ -57,8 +59,6 @@ enum Meaning {
     OfApply { off: &'static str },
     /// A flag whose value `cilium-ipam` takes as an argument without a flag.
     Argument,
-    /// We have no such flag; what to do instead.
-    Instead(&'static str),
 }
 
 const fn switch(on: &'static str) -> Meaning {
@@ -76,21 +76,11 @@ const fn default_on(off: &'static str) -> Meaning {
     }
 }
 
-const NO_STATE: &str =
-    "there is no state file: every plan reads the cluster, or the file of --cluster-file";
-const NO_VARIABLES: &str = "the files have no variables: write the values into them, and keep one \
-                            directory for each cluster";
-const NO_NAMESPACE: &str =
-    "nodes and pools have no namespace; name a Service as NAMESPACE/NAME, as in `explain web/shop`";
-const PLAN_INSTEAD: &str = "`cilium-ipam plan` shows what would change and writes nothing";
 const SCHEDULE_INSTEAD: &str =
     "`cilium-ipam migrate plan` shows what would move and writes nothing";
-const RELEASE: &str = "blocks are never released from files: delete the Node, or take an apply \
-                       back with `cilium-ipam apply undo-TIME.json`";
-const COMPACT: &str = "long lists are cut by default; --show-all shows everything";
 
 /// Flags that are not spelled as ours. Any flag of ours also works with a single dash.
-const FOREIGN: [(&str, Meaning); 37] = [
+const FOREIGN: [(&str, Meaning); 8] = [
     ("-auto-approve", switch("--auto-approve")),
     ("-detailed-exitcode", switch("--detailed-exitcode")),
     ("-json", switch("--output=json")),
@@ -99,58 +89,6 @@ const FOREIGN: [(&str, Meaning); 37] = [
     ("-input", default_on("--no-input")),
     ("-f", Meaning::Argument),
     ("--filename", Meaning::Argument),
-    ("-var", Meaning::Instead(NO_VARIABLES)),
-    ("--var", Meaning::Instead(NO_VARIABLES)),
-    ("-var-file", Meaning::Instead(NO_VARIABLES)),
-    ("--var-file", Meaning::Instead(NO_VARIABLES)),
-    ("-state", Meaning::Instead(NO_STATE)),
-    ("-state-out", Meaning::Instead(NO_STATE)),
-    ("-backup", Meaning::Instead(NO_STATE)),
-    ("-refresh", Meaning::Instead(NO_STATE)),
-    ("-refresh-only", Meaning::Instead(NO_STATE)),
-    ("-destroy", Meaning::Instead(RELEASE)),
-    ("--destroy", Meaning::Instead(RELEASE)),
-    (
-        "-replace",
-        Meaning::Instead("a node keeps its block; pin another one with a NodeAssignment"),
-    ),
-    (
-        "-chdir",
-        Meaning::Instead("name the directory after the command, as in `plan pools/`"),
-    ),
-    ("-compact-warnings", Meaning::Instead(COMPACT)),
-    ("-concise", Meaning::Instead(COMPACT)),
-    (
-        "-upgrade",
-        Meaning::Instead("there are no providers and modules to upgrade"),
-    ),
-    (
-        "-generate-config-out",
-        Meaning::Instead("`cilium-ipam show nodes` prints the blocks that nodes hold"),
-    ),
-    (DRY_RUN, Meaning::Instead(PLAN_INSTEAD)),
-    ("-y", Meaning::Instead("use --auto-approve")),
-    ("--yes", Meaning::Instead("use --auto-approve")),
-    (
-        FORCE,
-        Meaning::Instead(
-            "name the limit to exceed with --waive, or use --auto-approve to skip the question",
-        ),
-    ),
-    ("--watch", Meaning::Instead("use `cilium-ipam watch`")),
-    ("-w", Meaning::Instead("use `cilium-ipam watch`")),
-    ("-n", Meaning::Instead(NO_NAMESPACE)),
-    ("--namespace", Meaning::Instead(NO_NAMESPACE)),
-    ("-A", Meaning::Instead(NO_NAMESPACE)),
-    ("--all-namespaces", Meaning::Instead(NO_NAMESPACE)),
-    (
-        "--show-blocks",
-        Meaning::Instead("`cilium-ipam show nodes` prints the blocks"),
-    ),
-    (
-        "--allow-version-mismatch",
-        Meaning::Instead("omit it: no version of Calico or of a datastore is compared"),
-    ),
 ];
 
 /// The arguments in our spelling.
@@ -211,14 +149,15 @@ fn in_our_spelling(argument: &str, verb: Verb, long: &LongFlags) -> Result<Ours,
         (verb, flag),
         (Verb::Files, DRY_RUN) | (Verb::Migrate, FORCE)
     );
-    let foreign = FOREIGN
-        .iter()
-        .find(|(theirs, _)| *theirs == flag && !is_ours);
-    match foreign {
-        Some(_) if flag == DRY_RUN && verb == Verb::Migrate => {
-            Err(format!("there is no flag `{flag}`; {SCHEDULE_INSTEAD}"))
-        }
-        Some((_, Meaning::Instead(what))) => Err(format!("there is no flag `{flag}`; {what}")),
+    let lacking = other_tools::of_word("[flags]", flag).filter(|_| !is_ours);
+    if let Some(instead) = lacking {
+        let instead = match (verb, flag) {
+            (Verb::Migrate, DRY_RUN) => SCHEDULE_INSTEAD,
+            (_, _) => instead,
+        };
+        return Err(format!("there is no flag `{flag}`; {instead}"));
+    }
+    match FOREIGN.iter().find(|(theirs, _)| *theirs == flag) {
         Some((_, Meaning::Argument)) => Ok(word(value)),
         Some((_, Meaning::Switch { on, off })) => switched(flag, value, *on, *off),
         Some((_, Meaning::OfApply { off })) => switched(
