@@ -125,8 +125,20 @@ pub struct ForeignKind {
     /// Plural name of the kind with its group, as `kubectl` accepts it.
     pub resource: &'static str,
     pub kind: &'static str,
-    /// Paths of the collection, the preferred API version first. On 404, the next one is tried.
-    pub paths: &'static [&'static str],
+    /// Groups with versions, as in `apiVersion`. On 404, the next one is tried.
+    pub versions: &'static [&'static str],
+}
+
+impl ForeignKind {
+    /// Path of the collection in an API version.
+    fn path(&self, version: &str) -> String {
+        let root = match version.contains('/') {
+            true => "apis",
+            false => "api",
+        };
+        let plural = self.resource.split('.').next().unwrap_or_default();
+        format!("/{root}/{version}/{plural}")
+    }
 }
 
 /// All objects of a kind.
@@ -156,8 +168,9 @@ impl LiveCluster {
     async fn foreign(&self, kind: &ForeignKind) -> Result<ForeignList, ClusterError> {
         let mut items = Objects::of(kind.resource);
         let mut seen = Seen::NotServed;
-        for path in kind.paths {
-            let listing = Listing::whole((kind.resource, kind.kind), path, "");
+        for version in kind.versions {
+            let path = kind.path(version);
+            let listing = Listing::whole((kind.resource, kind.kind), &path, "");
             seen = self.pages(listing, &mut items).await?;
             if seen != Seen::NotServed {
                 break;

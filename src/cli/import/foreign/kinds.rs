@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use self::Need::{Addresses, AddressesIfServed, Settings};
 use super::Manager;
 use crate::cli::Common;
 use crate::cli::failure::Failure;
@@ -25,135 +26,69 @@ enum Need {
     Settings,
 }
 
-const SERVICES: (ForeignKind, Need) = (
-    ForeignKind {
-        resource: "services",
-        kind: "Service",
-        paths: &["/api/v1/services"],
-    },
-    Need::Addresses,
-);
+impl Need {
+    /// A kind with this need. `versions` are the API versions that may serve it, the preferred one
+    /// first.
+    const fn of(
+        self,
+        resource: &'static str,
+        kind: &'static str,
+        versions: &'static [&'static str],
+    ) -> (ForeignKind, Need) {
+        let kind = ForeignKind {
+            resource,
+            kind,
+            versions,
+        };
+        (kind, self)
+    }
+}
+
+const SERVICES: (ForeignKind, Need) = Addresses.of("services", "Service", &["v1"]);
 
 /// Calico's own group, and that of its API server. Source: `api/config/crd` of Calico 3.32.
+const CALICO_APIS: &[&str] = &["crd.projectcalico.org/v1", "projectcalico.org/v3"];
 const CALICO: [(ForeignKind, Need); 6] = [
-    (
-        ForeignKind {
-            resource: "ippools.crd.projectcalico.org",
-            kind: "IPPool",
-            paths: &[
-                "/apis/crd.projectcalico.org/v1/ippools",
-                "/apis/projectcalico.org/v3/ippools",
-            ],
-        },
-        Need::Addresses,
+    Addresses.of("ippools.crd.projectcalico.org", "IPPool", CALICO_APIS),
+    Addresses.of(
+        "blockaffinities.crd.projectcalico.org",
+        "BlockAffinity",
+        CALICO_APIS,
     ),
-    (
-        ForeignKind {
-            resource: "blockaffinities.crd.projectcalico.org",
-            kind: "BlockAffinity",
-            paths: &[
-                "/apis/crd.projectcalico.org/v1/blockaffinities",
-                "/apis/projectcalico.org/v3/blockaffinities",
-            ],
-        },
-        Need::Addresses,
+    Addresses.of("ipamblocks.crd.projectcalico.org", "IPAMBlock", CALICO_APIS),
+    AddressesIfServed.of(
+        "ipreservations.crd.projectcalico.org",
+        "IPReservation",
+        CALICO_APIS,
     ),
-    (
-        ForeignKind {
-            resource: "ipamblocks.crd.projectcalico.org",
-            kind: "IPAMBlock",
-            paths: &[
-                "/apis/crd.projectcalico.org/v1/ipamblocks",
-                "/apis/projectcalico.org/v3/ipamblocks",
-            ],
-        },
-        Need::Addresses,
-    ),
-    (
-        ForeignKind {
-            resource: "ipreservations.crd.projectcalico.org",
-            kind: "IPReservation",
-            paths: &[
-                "/apis/crd.projectcalico.org/v1/ipreservations",
-                "/apis/projectcalico.org/v3/ipreservations",
-            ],
-        },
-        Need::AddressesIfServed,
-    ),
-    (
-        ForeignKind {
-            resource: "ipamconfigs.crd.projectcalico.org",
-            kind: "IPAMConfig",
-            paths: &["/apis/crd.projectcalico.org/v1/ipamconfigs"],
-        },
-        Need::Settings,
+    Settings.of(
+        "ipamconfigs.crd.projectcalico.org",
+        "IPAMConfig",
+        &["crd.projectcalico.org/v1"],
     ),
     SERVICES,
 ];
 
 /// Source: `config/crd/bases` of MetalLB 0.15. `addresspools` exist up to 0.14.
+const BETA: &[&str] = &["metallb.io/v1beta1"];
 const METALLB: [(ForeignKind, Need); 7] = [
-    (
-        ForeignKind {
-            resource: "ipaddresspools.metallb.io",
-            kind: "IPAddressPool",
-            paths: &["/apis/metallb.io/v1beta1/ipaddresspools"],
-        },
-        Need::Addresses,
+    Addresses.of("ipaddresspools.metallb.io", "IPAddressPool", BETA),
+    AddressesIfServed.of("addresspools.metallb.io", "AddressPool", BETA),
+    Settings.of("l2advertisements.metallb.io", "L2Advertisement", BETA),
+    Settings.of("bgpadvertisements.metallb.io", "BGPAdvertisement", BETA),
+    Settings.of(
+        "bgppeers.metallb.io",
+        "BGPPeer",
+        &["metallb.io/v1beta2", "metallb.io/v1beta1"],
     ),
-    (
-        ForeignKind {
-            resource: "addresspools.metallb.io",
-            kind: "AddressPool",
-            paths: &["/apis/metallb.io/v1beta1/addresspools"],
-        },
-        Need::AddressesIfServed,
-    ),
-    (
-        ForeignKind {
-            resource: "l2advertisements.metallb.io",
-            kind: "L2Advertisement",
-            paths: &["/apis/metallb.io/v1beta1/l2advertisements"],
-        },
-        Need::Settings,
-    ),
-    (
-        ForeignKind {
-            resource: "bgpadvertisements.metallb.io",
-            kind: "BGPAdvertisement",
-            paths: &["/apis/metallb.io/v1beta1/bgpadvertisements"],
-        },
-        Need::Settings,
-    ),
-    (
-        ForeignKind {
-            resource: "bgppeers.metallb.io",
-            kind: "BGPPeer",
-            paths: &[
-                "/apis/metallb.io/v1beta2/bgppeers",
-                "/apis/metallb.io/v1beta1/bgppeers",
-            ],
-        },
-        Need::Settings,
-    ),
-    (
-        ForeignKind {
-            resource: "communities.metallb.io",
-            kind: "Community",
-            paths: &["/apis/metallb.io/v1beta1/communities"],
-        },
-        Need::Settings,
-    ),
+    Settings.of("communities.metallb.io", "Community", BETA),
     SERVICES,
 ];
 
-const NODE_IPAM_CONTROLLER: [(ForeignKind, Need); 1] = [(
-    ForeignKind {
-        resource: "clustercidrs.networking.x-k8s.io",
-        kind: "ClusterCIDR",
-        paths: &["/apis/networking.x-k8s.io/v1/clustercidrs"],
-    },
-    Need::Addresses,
+const NODE_IPAM_CONTROLLER: [(ForeignKind, Need); 1] = [Addresses.of(
+    "clustercidrs.networking.x-k8s.io",
+    "ClusterCIDR",
+    &["networking.x-k8s.io/v1"],
 )];
 
 /// Objects of a live cluster.
