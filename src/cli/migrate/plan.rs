@@ -145,8 +145,8 @@ pub(super) async fn scheduled<C: Cluster>(
     let openstack = common.openstack_for(desired, Scope::Subnets).await?;
     openstack.observe_into(desired, &mut observed).await;
     check_nodes(request, &observed)?;
-    let schedule = schedule(desired, &observed, pods, request);
-    let document = ScheduleDocument::new(&schedule, request, &directory.to_string_lossy())
+    let directory = directory.to_string_lossy();
+    let document = schedule(desired, &observed, pods, request, &directory)
         .of_revision(loaded.revision.clone());
     Ok(Scheduled { observed, document })
 }

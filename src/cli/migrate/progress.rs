@@ -17,8 +17,8 @@ const SHOWN: usize = 3;
 
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
-    estimates: Estimates,
-    done: BTreeSet<String>,
+    schedule: ScheduleDocument,
+    done: BTreeSet<NodeName>,
     /// Nodes that are moving, with the step at which they are.
     phases: BTreeMap<NodeName, Phase>,
     /// Lines that were printed about each node since its last step.
@@ -35,7 +35,7 @@ impl Progress {
             .flatten()
             .map(|stored| &stored.record)
             .filter(|record| record.is_done() && record.direction == Direction::Forward);
-        let done: BTreeSet<String> = moved.map(|record| record.node.to_string()).collect();
+        let done: BTreeSet<NodeName> = moved.map(|record| record.node.clone()).collect();
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(schedule.moves.len() as u64);
             let style = ProgressStyle::with_template("{bar:25} {pos}/{len} nodes{msg}");
@@ -47,7 +47,7 @@ impl Progress {
         });
         Progress {
             bar,
-            estimates: Estimates::new(schedule),
+            schedule: schedule.clone(),
             done,
             phases: BTreeMap::new(),
             told: BTreeMap::new(),
@@ -138,11 +138,11 @@ impl Progress {
                 format!("{node}  {failed} at {phase}: {}", printable(why))
             }
             (None, Direction::Forward) => {
-                self.done.insert(node.to_string());
+                self.done.insert(node.clone());
                 format!("{node}  {}", Paint::Green.on("moved"))
             }
             (None, Direction::Back) => {
-                self.done.remove(node.as_str());
+                self.done.remove(node);
                 format!("{node}  {}", Paint::Green.on("back"))
             }
         }
@@ -157,7 +157,8 @@ impl Progress {
     fn message(&self) -> String {
         let mut text = format!(", {}", self.wave);
         if self.direction == Direction::Forward {
-            let left = SignedDuration::from_secs(self.estimates.left(&self.done));
+            let seconds = self.schedule.seconds_left(|node| self.done.contains(node));
+            let left = SignedDuration::from_secs(seconds);
             text += &format!(", about {left:#} left");
         }
         if !self.phases.is_empty() {
@@ -189,41 +190,4 @@ fn wave(event: &MigrationEvent<'_>) -> Option<String> {
         "wave {number} of {of}{domain}{back}: {}",
         count(*nodes, "node")
     ))
-}
-
-/// About how long each node takes.
-struct Estimates {
-    /// Nodes of each wave, with seconds.
-    waves: Vec<Vec<(String, i64)>>,
-    at_a_time: usize,
-}
-
-impl Estimates {
-    fn new(schedule: &ScheduleDocument) -> Estimates {
-        let of_node: BTreeMap<&NodeName, i64> = schedule
-            .moves
-            .iter()
-            .map(|one| (&one.node, one.estimate.as_secs()))
-            .collect();
-        let seconds = |node: &NodeName| of_node.get(node).copied().unwrap_or_default();
-        let wave = |nodes: &[NodeName]| {
-            let each = nodes.iter().map(|node| (node.to_string(), seconds(node)));
-            each.collect()
-        };
-        Estimates {
-            waves: schedule.waves.iter().map(|one| wave(&one.nodes)).collect(),
-            at_a_time: schedule.max_unavailable.max(1),
-        }
-    }
-
-    /// Estimated seconds for the nodes that are not done.
-    fn left(&self, done: &BTreeSet<String>) -> i64 {
-        let of_wave = |nodes: &Vec<(String, i64)>| -> i64 {
-            let left = nodes.iter().filter(|(node, _)| !done.contains(node));
-            let left: Vec<i64> = left.map(|(_, seconds)| *seconds).collect();
-            let rounds = left.chunks(self.at_a_time);
-            rounds.filter_map(|round| round.iter().max()).sum()
-        };
-        self.waves.iter().map(of_wave).sum()
-    }
 }

@@ -19,7 +19,7 @@ use ipam_controller::migration::{
 use ipam_core::model::NodeName;
 use ipam_migrate::migration::{
     ApprovedFiles, DrainRules, Goal, Handling, KubeletRestart, MigrationRecord, MigrationRequest,
-    Rules, ScheduleDocument, schedule,
+    Rules, schedule,
 };
 
 /// What a person asks a program for.
@@ -119,8 +119,7 @@ pub(super) fn migrate<'a>(
                 let pods = pods_by_node(&client).await?;
                 let observed = observe(&client, Extent::Plan).await?;
                 let request = request(&chosen);
-                let schedule = schedule(desired, &observed, &pods, &request);
-                let document = ScheduleDocument::new(&schedule, &request, "pools");
+                let document = schedule(desired, &observed, &pods, &request, "pools");
                 let id = migration_id(client.world.lock().now);
                 let files = ApprovedFiles::new(desired, &document);
                 let record = MigrationRecord::new(id, document, files, rules());

@@ -6,19 +6,19 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::drain::DrainRules;
-use super::schedule::{LeftBehind, NodeMove, Schedule, Wave};
+use super::schedule::{NodeMove, Wave};
 use ipam_core::model::NodeName;
-use ipam_core::text::natural_order;
 use ipam_plan::plan::sha256_hex;
 
 /// Version of this format: the major part changes when a reader would misunderstand.
 pub const FORMAT_VERSION: &str = "1.1";
 
 /// The kind by which a file is recognised.
-const KIND: &str = "MigrationPlan";
+pub(super) const KIND: &str = "MigrationPlan";
 
 /// A schedule as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct ScheduleDocument {
     pub estimate_seconds: i64,
 }
 
-/// A node that should move and stays: a [`LeftBehind`] with its name.
+/// A node that should move and stays.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftBehindDocument {
     /// The node.
@@ -81,42 +81,6 @@ pub enum ScheduleFileError {
 }
 
 impl ScheduleDocument {
-    /// The document of a schedule for the files of `directory`.
-    pub fn new(
-        schedule: &Schedule,
-        request: &MigrationRequest,
-        directory: &str,
-    ) -> ScheduleDocument {
-        let in_waves = schedule.waves.iter().flat_map(|wave| &wave.nodes);
-        let moves = in_waves.filter_map(|node| schedule.moves.get(node));
-        let mut left_out: Vec<_> = schedule.left_out.iter().collect();
-        left_out.sort_by(|(a, _), (b, _)| natural_order(a.as_str(), b.as_str()));
-        let mut document = ScheduleDocument {
-            kind: KIND.to_owned(),
-            format_version: FORMAT_VERSION.to_owned(),
-            digest: String::new(),
-            directory: directory.to_owned(),
-            revision: None,
-            request: request.clone(),
-            max_unavailable: schedule.max_unavailable.get(),
-            waves: schedule.waves.clone(),
-            moves: moves.cloned().collect(),
-            left_out: left_out
-                .into_iter()
-                .map(|(node, LeftBehind { why, help })| LeftBehindDocument {
-                    node: node.to_string(),
-                    why: why.clone(),
-                    help: help.clone(),
-                })
-                .collect(),
-            after: schedule.around.after.clone(),
-            remarks: schedule.remarks.clone(),
-            estimate_seconds: schedule.estimate().as_secs(),
-        };
-        document.digest = document.computed_digest();
-        document
-    }
-
     /// Returns the schedule with the commit of its files.
     #[must_use]
     pub fn of_revision(self, revision: Option<String>) -> ScheduleDocument {
@@ -126,12 +90,38 @@ impl ScheduleDocument {
     /// The document with another number of nodes at a time.
     #[must_use]
     pub(super) fn at_a_time(self, max_unavailable: usize) -> ScheduleDocument {
-        let mut document = ScheduleDocument {
+        ScheduleDocument {
             max_unavailable,
             ..self
+        }
+        .digested()
+    }
+
+    /// The document with the digest of its content.
+    #[must_use]
+    pub(super) fn digested(self) -> ScheduleDocument {
+        ScheduleDocument {
+            digest: self.computed_digest(),
+            ..self
+        }
+    }
+
+    /// Estimated seconds for the nodes that are not done, one wave after the other.
+    pub fn seconds_left(&self, is_done: impl Fn(&NodeName) -> bool) -> i64 {
+        let mut moves = self.moves.iter();
+        let of_wave = |wave: &Wave| {
+            let of_wave = moves.by_ref().take(wave.nodes.len());
+            let left = of_wave.filter(|one| !is_done(&one.node));
+            let left: Vec<SignedDuration> = left.map(|one| one.estimate).collect();
+            let rounds = left.chunks(self.max_unavailable.max(1));
+            rounds
+                .filter_map(|round| round.iter().max().copied())
+                .fold(SignedDuration::ZERO, SignedDuration::saturating_add)
         };
-        document.digest = document.computed_digest();
-        document
+        let waves = self.waves.iter().map(of_wave);
+        waves
+            .fold(SignedDuration::ZERO, SignedDuration::saturating_add)
+            .as_secs()
     }
 
     /// Reads a saved schedule.

@@ -330,11 +330,17 @@ mod tests {
             nodes: vec![node.parse().unwrap()],
         };
         let (request, pods) = (MigrationRequest::default(), Workloads::default());
-        let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
+        let empty = schedule(
+            &Desired::default(),
+            &observed_nodes(&[]),
+            &pods,
+            &request,
+            "pools",
+        );
         ScheduleDocument {
             moves: vec![one("n1", "10.1.0.0/24"), one("n2", "10.1.1.0/24")],
             waves: vec![wave("a", "n1"), wave("b", "n2")],
-            ..ScheduleDocument::new(&empty, &request, "pools")
+            ..empty
         }
     }
 

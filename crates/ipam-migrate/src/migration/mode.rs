@@ -16,13 +16,6 @@ use ipam_core::net::Block;
 use ipam_plan::allocators::{OtherAllocator, described, fix};
 use ipam_plan::plan::{HOSTNAME_LABEL, pools_of};
 
-/// What a person does after the waves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Around {
-    /// Commands for the user to run after the waves, and what must be done before them.
-    pub after: Vec<String>,
-}
-
 fn hostname_of(node: &Node) -> Option<&str> {
     node.labels.get(HOSTNAME_LABEL).map(String::as_str)
 }
@@ -37,19 +30,20 @@ fn nodes_by_hostname(observed: &Observed) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// What a person must do after these moves. `others` nodes keep the old mode.
-pub(super) fn around(observed: &Observed, methods: &BTreeSet<Method>, others: usize) -> Around {
+/// Commands for the user to run after these moves, and what must be done before them. `others` nodes
+/// keep the old mode.
+pub(super) fn after(observed: &Observed, methods: &BTreeSet<Method>, others: usize) -> Vec<String> {
     let mode = if methods.contains(&Method::ToKubernetes) {
         IpamMode::Kubernetes
     } else if methods.contains(&Method::ToClusterPool) {
         IpamMode::ClusterPool
     } else {
-        return Around::default();
+        return Vec::new();
     };
     if others > 0 {
         let first =
             format!("# change the mode of the other nodes first: {others} keep the old one");
-        return Around { after: vec![first] };
+        return vec![first];
     }
     let namespace = observed
         .cilium
@@ -64,18 +58,16 @@ pub(super) fn around(observed: &Observed, methods: &BTreeSet<Method>, others: us
         }
         _ => "",
     };
-    Around {
-        after: vec![
-            format!(
-                "helm upgrade cilium cilium/cilium{} -n {namespace} --reuse-values --set ipam.mode={mode}{ranges}",
-                version.unwrap_or_default()
-            ),
-            format!("kubectl -n {namespace} rollout restart deployment/cilium-operator"),
-            format!(
-                "kubectl -n {namespace} delete ciliumnodeconfigs.cilium.io -l {MIGRATION_ANNOTATION}"
-            ),
-        ],
-    }
+    vec![
+        format!(
+            "helm upgrade cilium cilium/cilium{} -n {namespace} --reuse-values --set ipam.mode={mode}{ranges}",
+            version.unwrap_or_default()
+        ),
+        format!("kubectl -n {namespace} rollout restart deployment/cilium-operator"),
+        format!(
+            "kubectl -n {namespace} delete ciliumnodeconfigs.cilium.io -l {MIGRATION_ANNOTATION}"
+        ),
+    ]
 }
 
 impl Scheduler<'_> {

@@ -3,12 +3,14 @@
 //! Equal inputs give equal schedules. It must never write.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::document::{Goal, MethodChoice, MigrationRequest};
+use super::document::{
+    FORMAT_VERSION, Goal, KIND, LeftBehindDocument, MethodChoice, MigrationRequest,
+    ScheduleDocument,
+};
 use super::drain::{self, DrainObstacle, Workloads};
 use super::mode;
 use super::record::{Method, Phase};
@@ -17,6 +19,7 @@ use super::targets::{NewBlocks, remarks, targets, waves};
 use ipam_cilium::observed::{FamilyUse, ModeSeen, Node, Observed, Protection};
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName};
 use ipam_core::net::Block;
+use ipam_core::text::natural_order;
 use ipam_desired::{AddressPairs, Desired};
 use ipam_plan::plan::{Misplaced, MisplacedReason, plan};
 
@@ -29,24 +32,6 @@ const CONTROL_PLANE_LABELS: [&str; 2] = [
 /// About how long the steps of one node take beside the end of its Pods: the agent starts, and the
 /// node gets ready.
 const STEPS: SignedDuration = SignedDuration::from_secs(90);
-
-/// The schedule of a migration: which nodes move, and in which order.
-#[derive(Clone, Debug)]
-pub struct Schedule {
-    pub goal: Goal,
-    /// The nodes that move.
-    pub moves: BTreeMap<NodeName, NodeMove>,
-    /// Waves in their order: each wave begins when the one before is verified.
-    pub waves: Vec<Wave>,
-    /// Nodes that should move and cannot, or may not.
-    pub left_out: BTreeMap<NodeName, LeftBehind>,
-    /// Nodes of one wave that are moved at a time.
-    pub max_unavailable: NonZeroUsize,
-    /// What a person must do around the waves.
-    pub around: mode::Around,
-    /// What a person should know of the whole schedule.
-    pub remarks: Vec<String>,
-}
 
 /// The move of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,13 +79,14 @@ pub struct LeftBehind {
     pub help: String,
 }
 
-/// Schedules a migration of the requested nodes.
+/// Schedules a migration of the requested nodes to the files of `directory`.
 pub fn schedule(
     desired: &Desired,
     observed: &Observed,
     workloads: &Workloads,
     request: &MigrationRequest,
-) -> Schedule {
+    directory: &str,
+) -> ScheduleDocument {
     let mut scheduler = Scheduler {
         desired,
         observed,
@@ -113,7 +99,7 @@ pub fn schedule(
         Goal::Blocks => scheduler.misplaced(),
         Goal::ToKubernetes | Goal::ToClusterPool => scheduler.change_mode(),
     }
-    scheduler.finish()
+    scheduler.finish(directory)
 }
 
 pub(super) struct Scheduler<'s> {
@@ -347,25 +333,50 @@ impl<'s> Scheduler<'s> {
         self.left_out.insert(name.clone(), LeftBehind { why, help });
     }
 
-    fn finish(self) -> Schedule {
+    fn finish(self, directory: &str) -> ScheduleDocument {
         let Scheduler {
             desired,
             observed,
             workloads,
             request,
-            moves,
+            mut moves,
             left_out,
         } = self;
         let methods: BTreeSet<Method> = moves.values().map(|one| one.method).collect();
-        Schedule {
-            goal: request.goal,
-            around: mode::around(observed, &methods, observed.nodes.len() - moves.len()),
-            waves: waves(observed, &desired.policy.failure_domain, moves.keys()),
-            remarks: remarks(desired, observed, workloads, &moves),
+        let after = mode::after(observed, &methods, observed.nodes.len() - moves.len());
+        let waves = waves(observed, &desired.policy.failure_domain, moves.keys());
+        let remarks = remarks(desired, observed, workloads, &moves);
+        let in_waves = waves.iter().flat_map(|wave| &wave.nodes);
+        let moves: Vec<NodeMove> = in_waves.filter_map(|node| moves.remove(node)).collect();
+        let left_out = left_out.into_iter();
+        let mut left_out: Vec<_> = left_out
+            .map(|(node, LeftBehind { why, help })| LeftBehindDocument {
+                node: node.to_string(),
+                why,
+                help,
+            })
+            .collect();
+        left_out.sort_by(|a, b| natural_order(&a.node, &b.node));
+        let document = ScheduleDocument {
+            kind: KIND.to_owned(),
+            format_version: FORMAT_VERSION.to_owned(),
+            digest: String::new(),
+            directory: directory.to_owned(),
+            revision: None,
+            request: request.clone(),
+            max_unavailable: desired.policy.migration.max_unavailable.get(),
+            waves,
             moves,
             left_out,
-            max_unavailable: desired.policy.migration.max_unavailable,
+            after,
+            remarks,
+            estimate_seconds: 0,
+        };
+        ScheduleDocument {
+            estimate_seconds: document.seconds_left(|_| false),
+            ..document
         }
+        .digested()
     }
 
     pub(super) fn leave_all(&mut self, why: &LeftBehind) {
@@ -377,22 +388,4 @@ impl<'s> Scheduler<'s> {
 
 fn described(misplaced: &Misplaced) -> String {
     format!("{}: {}", misplaced.block, misplaced.reason)
-}
-
-impl Schedule {
-    /// About how long all waves take, one after the other.
-    pub fn estimate(&self) -> SignedDuration {
-        let of_wave = |wave: &Wave| {
-            let rounds = wave.nodes.chunks(self.max_unavailable.get());
-            rounds.fold(SignedDuration::ZERO, |sum, nodes| {
-                let moves = nodes.iter().filter_map(|node| self.moves.get(node));
-                let longest = moves.map(|one| one.estimate).max().unwrap_or_default();
-                sum.saturating_add(longest)
-            })
-        };
-        self.waves
-            .iter()
-            .map(of_wave)
-            .fold(SignedDuration::ZERO, SignedDuration::saturating_add)
-    }
 }

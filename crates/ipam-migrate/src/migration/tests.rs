@@ -89,11 +89,17 @@ pub(super) fn stored_record(nodes: usize) -> MigrationRecord {
             .collect(),
     };
     let (request, pods) = (MigrationRequest::default(), Workloads::default());
-    let empty = schedule(&Desired::default(), &observed_nodes(&[]), &pods, &request);
+    let empty = schedule(
+        &Desired::default(),
+        &observed_nodes(&[]),
+        &pods,
+        &request,
+        "pools",
+    );
     let schedule = ScheduleDocument {
         moves: (0..nodes).map(one).collect(),
         waves: domains.into_iter().map(wave).collect(),
-        ..ScheduleDocument::new(&empty, &request, "pools")
+        ..empty
     };
     let files = ApprovedFiles::new(&Desired::default(), &schedule);
     MigrationRecord::new("20260101t000000z".to_owned(), schedule, files, RULES)
