@@ -5,7 +5,7 @@ mod comments;
 mod existing;
 mod foreign;
 mod report;
-pub(super) mod settle;
+mod settle;
 mod yaml;
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use self::ci::{CiSystem, Repository};
 use self::questions::Questions;
 use self::trial::Trial;
 use super::failure::Failure;
-use super::new_files::{NewFile, exists, write_all, wrote};
+use super::new_files::{self, NewFile, exists, write_all, wrote};
 use super::target::read_cluster;
 use super::{Common, ExitStatus, output};
 use crate::render::printable;
@@ -148,8 +148,8 @@ impl Arguments {
         let mut text = wrote(&files);
         write_all(&files)?;
         if let Some(snapshot) = repository.snapshot_step(ci, "") {
-            text +=
-                &format!("\nNext steps:\n  {snapshot}   # for the plan in CI; commit the file\n");
+            let steps = [(snapshot, "for the plan in CI; commit the file")];
+            text += &format!("\n{}", new_files::next_steps(&steps));
         }
         text += &repository.include_hint(ci);
         output::data(&text)?;
@@ -303,12 +303,7 @@ fn next_steps(
     if let Some(snapshot) = repository.snapshot_step(ci, &flags) {
         steps.push((snapshot, "for the plan in CI; commit the file"));
     }
-    let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
-    let mut text = "\nNext steps:\n".to_owned();
-    for (step, what) in steps {
-        text += &format!("  {}   # {what}\n", printable(&format!("{step:width$}")));
-    }
-    text += &repository.include_hint(ci);
-    output::data(&text)?;
+    let (steps, hint) = (new_files::next_steps(&steps), repository.include_hint(ci));
+    output::data(&format!("\n{steps}{hint}"))?;
     Ok(())
 }

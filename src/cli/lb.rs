@@ -10,15 +10,13 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::failure::Failure;
-use super::import::settle;
-use super::new_files::NewFile;
+use super::new_files::{NewFile, trial};
 use super::target::read_valid;
-use super::{Common, ExitStatus, Format, valid};
+use super::{Common, ExitStatus, Format};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent};
-use ipam_config::documents::Documents;
 use ipam_config::source::Location;
-use ipam_controller::{Loaded, Scope, check_documents};
+use ipam_controller::{Loaded, Scope};
 use ipam_core::model::ServiceName;
 use ipam_import::freeze::Frozen;
 
@@ -118,9 +116,6 @@ fn changed(
 ) -> Result<Loaded, Failure> {
     let kept = loaded.documents.files.iter();
     let kept = kept.filter(|file| !without.contains(&*file.path)).cloned();
-    let documents = Documents {
-        files: kept.chain(more.iter().map(NewFile::source)).collect(),
-    };
-    let changed = check_documents(documents, Vec::new());
-    valid(changed, common).map_err(Failure::unwritten)
+    let files = kept.chain(more.iter().map(NewFile::source));
+    trial::loaded(files, common.detail())
 }

@@ -1,12 +1,14 @@
 //! New files: writes all of them or none, and compares them with those that exist. Must never know
 //! what the files mean.
 
+pub(super) mod trial;
 pub(super) mod yaml;
 
 use std::fs::Permissions;
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use similar::TextDiff;
 use tempfile::{Builder, NamedTempFile};
 
@@ -40,6 +42,24 @@ impl NewFile {
     }
 }
 
+/// A file, as JSON.
+#[derive(Serialize)]
+pub(super) struct FileDocument<'f> {
+    pub(super) path: String,
+    /// Its content; absent if `lb thaw` removes the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) text: Option<&'f str>,
+}
+
+impl<'f> From<&'f NewFile> for FileDocument<'f> {
+    fn from(file: &'f NewFile) -> FileDocument<'f> {
+        FileDocument {
+            path: file.path.display().to_string(),
+            text: Some(&file.text),
+        }
+    }
+}
+
 pub(super) fn exists(path: &Path) -> Failure {
     Failure::Failed(format!(
         "{} exists; nothing was written: files are never replaced, so move it away or name another directory",
@@ -69,6 +89,16 @@ pub(super) fn wrote(files: &[NewFile]) -> String {
     let mut text = "Wrote:\n".to_owned();
     for file in files {
         text += &format!("  {}\n", printable(&file.path.display().to_string()));
+    }
+    text
+}
+
+/// Commands with what each does.
+pub(super) fn next_steps(steps: &[(String, &str)]) -> String {
+    let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
+    let mut text = "Next steps:\n".to_owned();
+    for (step, what) in steps {
+        text += &format!("  {}   # {what}\n", printable(&format!("{step:width$}")));
     }
     text
 }

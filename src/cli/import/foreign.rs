@@ -10,9 +10,9 @@ use std::path::Path;
 use self::kinds::Listed;
 use super::Arguments;
 use super::report::{Imported, Report};
-use super::settle::{self, Trial};
+use super::settle::Trial;
 use crate::cli::failure::Failure;
-use crate::cli::new_files::NewFile;
+use crate::cli::new_files::{NewFile, trial};
 use crate::cli::target::read_cluster;
 use crate::cli::{Common, ExitStatus, output};
 use crate::render::printable;
@@ -121,7 +121,7 @@ fn files(
     loop {
         let files = yaml::files(directory, manager, found, observed)?;
         let is_planned = |file: &&NewFile| !is_hidden(directory, &file.path);
-        let loaded = settle::loaded(files.iter().filter(is_planned), detail)?;
+        let loaded = trial::loaded(files.iter().filter(is_planned).map(NewFile::source), detail)?;
         let Some(observed) = observed else {
             return Ok((files, None));
         };

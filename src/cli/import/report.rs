@@ -5,10 +5,13 @@ use serde::Serialize;
 use super::Arguments;
 use super::existing::{self, Existing};
 use super::foreign::Manager;
-use super::settle::{Trial, broken, first_lines};
+use super::settle::{Trial, broken};
 use crate::cli::failure::Failure;
 use crate::cli::init::words::shell;
-use crate::cli::new_files::{NewFile, print_differences, write_all, wrote};
+use crate::cli::new_files::trial::first_lines;
+use crate::cli::new_files::{
+    FileDocument, NewFile, next_steps, print_differences, write_all, wrote,
+};
 use crate::cli::{Common, ExitStatus, Format, output};
 use crate::render::{Detail, Paint, printable};
 use ipam_core::model::count;
@@ -64,12 +67,6 @@ struct Document<'r> {
     /// Of that plan, without `--from`.
     #[serde(skip_serializing_if = "Option::is_none")]
     findings: Option<&'r Vec<FindingDocument>>,
-}
-
-#[derive(Serialize)]
-struct FileDocument<'r> {
-    path: String,
-    text: &'r str,
 }
 
 #[derive(Serialize)]
@@ -138,10 +135,6 @@ impl Report<'_> {
     }
 
     fn document(&self, existing: &Existing) -> Document<'_> {
-        let files = self.files.iter().map(|file| FileDocument {
-            path: file.path.display().to_string(),
-            text: &file.text,
-        });
         let plan = self.trial.map(|trial| &trial.document);
         let (notes, remarks, findings) = match self.imported {
             Imported::Cluster(inferred) => (
@@ -158,7 +151,7 @@ impl Report<'_> {
             format_version: FORMAT_VERSION,
             directory: self.arguments.directory.display().to_string(),
             written: existing.allows(self.arguments),
-            files: files.collect(),
+            files: self.files.iter().map(FileDocument::from).collect(),
             difference: existing.difference(),
             notes,
             remarks,
@@ -234,19 +227,15 @@ impl Report<'_> {
         let directory = shell(&self.arguments.directory.to_string_lossy());
         let flags = self.common.flags();
         let plan = format!("cilium-ipam plan {directory}{flags}");
+        let plan = (plan, "show the plan");
         let steps = match self.imported {
             Imported::Cluster(_) => {
                 let again = format!("cilium-ipam import {directory}{flags}");
-                let width = plan.len().max(again.len());
-                format!(
-                    "\nNext steps:\n  {}   # show the plan\n  {}   # show what differs later\n",
-                    printable(&format!("{plan:width$}")),
-                    printable(&format!("{again:width$}"))
-                )
+                let steps = next_steps(&[plan, (again, "show what differs later")]);
+                format!("\n{steps}")
             }
             Imported::Foreign(manager, found) => {
-                let plan = printable(&plan);
-                let mut steps = format!("Next steps:\n  {plan}   # show the plan\n");
+                let mut steps = next_steps(&[plan]);
                 if !found.announcements.is_empty() {
                     steps += &format!(
                         "  Apply .cilium-ipam/announcements.yaml with kubectl when {} is gone.\n",

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::{Arguments, yaml};
 use crate::cli::failure::Failure;
-use crate::cli::new_files::NewFile;
-use crate::render::{Detail, diagnostics, human};
+use crate::cli::new_files::{NewFile, trial};
+use crate::cli::output::Capped;
+use crate::render::Detail;
 use ipam_cilium::observed::Observed;
-use ipam_config::documents::Documents;
-use ipam_controller::{Job, Loaded, check_documents};
-use ipam_core::model::{Finding, Severity, count, first_of};
+use ipam_controller::{Job, Loaded};
+use ipam_core::model::{count, first_of};
 use ipam_core::text::one_line;
 use ipam_import::import::{ImportRequest, Inferred, Judgement, judge};
 use ipam_import::proposal::Remark;
@@ -23,9 +23,6 @@ const TRIALS: usize = 5;
 
 /// Limit of the nodes that a note names.
 const NAMED: usize = 4;
-
-/// Limit of the reasons that are printed for a refusal.
-const TOLD: usize = 10;
 
 /// The plan of new files.
 pub(super) struct Trial {
@@ -44,11 +41,9 @@ impl Trial {
         blocked: impl Iterator<Item = &'p Blocked>,
         detail: Detail,
     ) -> Trial {
-        let is_told = |finding: &&Finding| finding.severity != Severity::Info;
-        let findings: Vec<Finding> = plan.findings.iter().filter(is_told).cloned().collect();
         Trial {
-            document: document(directory, plan, detail),
-            diagnostics: diagnostics(&findings, &loaded.documents, detail),
+            document: trial::document(directory, plan, detail),
+            diagnostics: trial::diagnostics(&plan.findings, loaded, detail),
             blocked: reasons(blocked),
         }
     }
@@ -73,7 +68,7 @@ impl Settled {
     ) -> Result<Settled, Failure> {
         for _ in 0..TRIALS {
             let files = yaml::files(&arguments.directory, &inferred)?;
-            let loaded = loaded(&files, detail)?;
+            let loaded = trial::loaded(files.iter().map(NewFile::source), detail)?;
             let plan = Job::files(&loaded).plan(observed);
             match judge(&inferred, &plan, observed, request) {
                 Judgement::Good => {
@@ -93,37 +88,6 @@ impl Settled {
             "no files were found whose plan is empty; nothing was written".to_owned(),
         ))
     }
-}
-
-/// Validates the files as if they were read from the directory.
-pub(super) fn loaded<'f>(
-    files: impl IntoIterator<Item = &'f NewFile>,
-    detail: Detail,
-) -> Result<Loaded, Failure> {
-    let documents = Documents {
-        files: files.into_iter().map(NewFile::source).collect(),
-    };
-    let loaded = check_documents(documents, Vec::new());
-    if loaded.has_errors() {
-        let findings = diagnostics(&loaded.findings, &loaded.documents, detail);
-        return Err(Failure::Unwritten(findings));
-    }
-    Ok(loaded)
-}
-
-pub(in crate::cli) fn document(directory: &Path, plan: &Plan, detail: Detail) -> PlanDocument {
-    let document = PlanDocument::new(plan, &directory.to_string_lossy());
-    match detail {
-        Detail::Short => document.cut(),
-        Detail::Full => document,
-    }
-}
-
-/// The first lines of the plan, indented.
-pub(in crate::cli) fn first_lines(document: &PlanDocument, detail: Detail) -> String {
-    let plan = human(document, detail);
-    let first = plan.lines().take_while(|line| !line.is_empty());
-    first.map(|line| format!("  {line}\n")).collect()
 }
 
 /// What is blocked. Another program that assigns blocks serves the nodes for which no pool has one,
@@ -175,19 +139,13 @@ pub(super) fn broken(inferred: &Inferred) -> Vec<String> {
 }
 
 fn refusal(targets: &[Target], detail: Detail) -> Failure {
-    let shown = match detail {
-        Detail::Short => TOLD,
-        Detail::Full => targets.len(),
-    };
     let mut text = "no files keep this cluster as it is; nothing was written. --allow-changes writes the files anyway, and `cilium-ipam plan` shows the changes:".to_owned();
-    for target in targets.iter().take(shown) {
+    let targets = Capped::new(targets, detail);
+    for target in &targets.shown {
         text += &format!("\n  the plan would change {target}");
     }
-    if targets.len() > shown {
-        text += &format!(
-            "\n  … and {} more; --show-all shows all",
-            targets.len() - shown
-        );
+    if let Some(more) = targets.more() {
+        text += &format!("\n  {more}");
     }
     Failure::Failed(text)
 }

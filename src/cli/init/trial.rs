@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::cli::failure::Failure;
-use crate::cli::new_files::NewFile;
-use crate::render::{Detail, diagnostics, human};
+use crate::cli::new_files::{NewFile, trial};
+use crate::render::{Detail, human};
 use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
-use ipam_config::documents::Documents;
-use ipam_controller::{Job, check_documents};
-use ipam_core::model::{Finding, IpamMode, Severity};
+use ipam_controller::Job;
+use ipam_core::model::IpamMode;
 use ipam_core::text::joined;
 use ipam_plan::plan::{BlockedReason, OperatorObstacle, PlanDocument};
 
@@ -55,22 +54,11 @@ impl Trial {
         let yaml = files
             .iter()
             .filter(|file| file.path.extension().is_some_and(|end| end == "yaml"));
-        let documents = Documents {
-            files: yaml.map(NewFile::source).collect(),
-        };
-        let loaded = check_documents(documents, Vec::new());
-        let told = |findings: &[Finding]| {
-            let is_told = |finding: &&Finding| finding.severity != Severity::Info;
-            let findings: Vec<Finding> = findings.iter().filter(is_told).cloned().collect();
-            diagnostics(&findings, &loaded.documents, detail)
-        };
-        if loaded.has_errors() {
-            return Err(Failure::Unwritten(told(&loaded.findings)));
-        }
+        let loaded = trial::loaded(yaml.map(NewFile::source), detail)?;
         let Some(observed) = observed else {
             return Ok(Trial {
                 headline: None,
-                diagnostics: told(&loaded.findings),
+                diagnostics: trial::diagnostics(&loaded.findings, &loaded, detail),
                 blocked: BTreeSet::new(),
                 fail_on: fail_on(None),
             });
@@ -86,7 +74,7 @@ impl Trial {
         }
         Ok(Trial {
             headline: human(&document, detail).lines().next().map(str::to_owned),
-            diagnostics: told(&plan.findings),
+            diagnostics: trial::diagnostics(&plan.findings, &loaded, detail),
             fail_on: fail_on(Some(&document)),
             blocked,
         })

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::report::{Files, Report};
-use super::{Flags, changed, settle};
+use super::{Flags, changed};
 use crate::cli::failure::Failure;
 use crate::cli::new_files::yaml::{comment, head, list, yaml};
-use crate::cli::new_files::{Difference, NewFile, difference, text, write_all};
+use crate::cli::new_files::{Difference, NewFile, difference, text, trial, write_all};
 use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
@@ -91,7 +91,7 @@ fn settled(
         let with = Job::files(&changed).plan(observed);
         match judge(&decided.pins, &without, &with) {
             Judgement::Good => {
-                let document = settle::document(&flags.directory, &with, common.detail());
+                let document = trial::document(&flags.directory, &with, common.detail());
                 return Ok(Trial { files, document });
             }
             Judgement::Without(left) => leave_out(decided, left),

@@ -1,25 +1,23 @@
 //! Prints what was frozen or thawed: for people, or as one JSON document.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::Flags;
 use crate::cli::failure::Failure;
-use crate::cli::import::settle::first_lines;
 use crate::cli::init::words::shell;
-use crate::cli::new_files::{Difference, NewFile, print_differences, whole};
+use crate::cli::new_files::trial::first_lines;
+use crate::cli::new_files::{Difference, FileDocument, NewFile, print_differences, whole};
+use crate::cli::output::Capped;
 use crate::cli::{Common, Format, output};
-use crate::render::{Detail, printable};
+use crate::render::printable;
 use ipam_core::model::count;
 use ipam_import::freeze::Left;
 use ipam_plan::plan::{PlanDocument, Summary};
 
 /// Version of the JSON: the major part changes when a reader would misunderstand.
 const FORMAT_VERSION: &str = "1.0";
-
-/// Limit of the files and Services that the short report names.
-const NAMED: usize = 10;
 
 /// The files that are written or removed.
 #[derive(Clone, Copy)]
@@ -57,13 +55,6 @@ struct Document<'r> {
 }
 
 #[derive(Serialize)]
-struct FileDocument<'r> {
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'r str>,
-}
-
-#[derive(Serialize)]
 struct LeftDocument {
     service: String,
     reason: String,
@@ -71,16 +62,15 @@ struct LeftDocument {
 
 impl<'r> Files<'r> {
     fn all(self) -> Vec<FileDocument<'r>> {
-        let document = |path: &Path, text| FileDocument {
-            path: path.display().to_string(),
-            text,
-        };
         match self {
-            Files::Written(files) => files
-                .iter()
-                .map(|file| document(&file.path, Some(&*file.text)))
-                .collect(),
-            Files::Removed(paths) => paths.iter().map(|path| document(path, None)).collect(),
+            Files::Written(files) => files.iter().map(FileDocument::from).collect(),
+            Files::Removed(paths) => {
+                let removed = paths.iter().map(|path| FileDocument {
+                    path: path.display().to_string(),
+                    text: None,
+                });
+                removed.collect()
+            }
         }
     }
 }
@@ -113,29 +103,17 @@ impl Report<'_> {
     }
 
     fn human(&self) -> Result<(), Failure> {
-        let named = self.limit(self.left.len());
-        for left in &self.left[..named] {
+        let left = Capped::new(self.left, self.common.detail());
+        for left in &left.shown {
             output::note(&format!("Service {}: {}", left.service, left.why));
         }
-        if self.left.len() > named {
-            output::note(&format!(
-                "… and {} more; --show-all shows all",
-                self.left.len() - named
-            ));
-        }
+        left.more().iter().for_each(|more| output::note(more));
         self.notes.iter().for_each(|text| output::note(text));
         if !self.differences.is_empty() {
             return print_differences(self.differences);
         }
         output::data(&self.text())?;
         Ok(())
-    }
-
-    fn limit(&self, all: usize) -> usize {
-        match self.common.detail() {
-            Detail::Full => all,
-            Detail::Short => all.min(NAMED),
-        }
     }
 
     fn text(&self) -> String {
@@ -150,15 +128,12 @@ impl Report<'_> {
             (Files::Removed(_), false) => "Would remove",
         };
         let mut text = format!("{verb} {}:\n", count(files.len(), "file"));
-        let named = self.limit(files.len());
-        for file in &files[..named] {
+        let files = Capped::new(files, self.common.detail());
+        for file in &files.shown {
             text += &format!("  {}\n", printable(&file.path));
         }
-        if files.len() > named {
-            text += &format!(
-                "  … and {} more; --show-all shows all\n",
-                files.len() - named
-            );
+        if let Some(more) = files.more() {
+            text += &format!("  {more}\n");
         }
         text + &self.next_step()
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::freeze::{self, FOLDER};
 use super::report::{Files, Report};
-use super::{Flags, changed, settle};
+use super::{Flags, changed};
 use crate::cli::failure::Failure;
-use crate::cli::new_files::text;
+use crate::cli::new_files::{text, trial};
 use crate::cli::{Common, ExitStatus};
 use ipam_cilium::observed::Observed;
 use ipam_controller::{Job, Loaded};
@@ -40,7 +40,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
     if is_done {
         remove(flags, &thawed.paths)?;
     }
-    let document: PlanDocument = settle::document(&flags.directory, &with, common.detail());
+    let document: PlanDocument = trial::document(&flags.directory, &with, common.detail());
     let report = Report {
         flags,
         common,
