@@ -1,9 +1,10 @@
-//! The running Cilium: its version, its mode, and other allocators of blocks.
+//! The running Cilium: its version and the faults of it, its mode, and other allocators of blocks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::finding;
+use crate::upgrade::{UpgradeChange, UpgradeCode, faults_of_running};
 use ipam_cilium::observed::{
     Agent, Allocator, AllocatorStatus, ModeSeen, Node, Observed, ObservedKind, setting_key,
 };
@@ -214,4 +215,35 @@ fn outside_cluster_cidr(observed: &Observed, allocator: &Allocator) -> Option<Fi
     Some(finding.help(
         "before it restarts, run it with --allocate-node-cidrs=false or with a --cluster-cidr that covers them",
     ))
+}
+
+/// Faults of the running release that objects of the cluster meet.
+pub(super) fn faults_of_release(observed: &Observed) -> Vec<Finding> {
+    let finding = |fault: UpgradeChange| {
+        let message = format!("{}: {}", fault.message(), fault.cause.why);
+        let finding = finding(Severity::Warning, "faulty-release", message);
+        let finding = finding.about_all(fault.effects.keys().cloned());
+        let effects = fault.effects.iter();
+        let effects = effects.map(|(subject, effect)| {
+            format!(
+                "{} `{}` {effect}",
+                subject.kind,
+                subject.name.escape_debug()
+            )
+        });
+        let finding = finding
+            .seen(effects)
+            .seen([format!("source: {}", fault.cause.source)]);
+        let consequence = match fault.code {
+            UpgradeCode::StoredVersion => {
+                "Cilium's operator cannot update the definition: fields of this release are missing"
+            }
+            _ => "a restart of Cilium's operator or agents can take addresses away from Services",
+        };
+        finding.causes(consequence).help(fault.cause.before)
+    };
+    faults_of_running(observed)
+        .into_iter()
+        .map(finding)
+        .collect()
 }

@@ -13,7 +13,6 @@ mod capacity;
 mod chaining;
 mod cluster_cidr_use;
 mod endpoint_routes;
-mod faulty_release;
 mod future_ranges;
 mod identity;
 mod ineffective;
@@ -73,7 +72,7 @@ const RULES: [Check; 23] = [
     switched_off::lb_ipam,
     ineffective::ipv6_before_1_19,
     annotations::faults,
-    faulty_release::of_running,
+    installation::faults_of_release,
     operator_errors::of_earlier_nodes,
     pod_pool_use::missing_defaults,
     balancer_ranges::over_other_addresses,
