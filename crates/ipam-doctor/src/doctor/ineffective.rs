@@ -1,14 +1,16 @@
 //! Objects without effect: BGP objects that the running Cilium does not read, speakers without a
-//! peer, and L2 policies (`pkg/l2announcer/l2announcer.go` @ 1.18 and 1.19).
+//! peer, L2 policies (`pkg/l2announcer/l2announcer.go` @ 1.18 and 1.19), and selectors of BGP and L2
+//! objects that select nothing by mistake.
 
 use std::net::IpAddr;
 
-use super::announced_services::announcements;
+use super::announced_services::{advertisement, announcements, unselective};
 use super::finding;
 use ipam_cilium::behaviours;
 use ipam_cilium::lbipam::LbService;
 use ipam_cilium::observed::{
-    Advertisement, L2Policy, Observed, PeeringPolicy, PodCidrs, setting_key,
+    Advertisement, L2Policy, Observed, PeeringPolicy, PodCidrs, SelectorFault, SelectorProblem,
+    setting_key,
 };
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, count};
 use ipam_core::net::Family;
@@ -259,4 +261,53 @@ pub(super) fn ipv6_before_1_19(observed: &Observed) -> Vec<Finding> {
         Some(finding.help("upgrade to Cilium 1.19 or later, announce the address by BGP, or give the Service only IPv4"))
     };
     observed.services.values().filter_map(finding).collect()
+}
+
+/// Selectors of BGP and L2 objects that Kubernetes rejects.
+pub(super) fn invalid_selectors(observed: &Observed) -> Vec<Finding> {
+    let finding = |fault: &SelectorFault| {
+        let SelectorProblem::Invalid(why) = &fault.problem else {
+            return None;
+        };
+        let SelectorFault { object, field, .. } = fault;
+        let message = format!(
+            "{} `{}` has an invalid selector in `{field}`: {}",
+            object.kind,
+            object.name.escape_debug(),
+            why.escape_debug()
+        );
+        let finding = finding(Severity::Error, "selector-invalid", message);
+        let finding = finding
+            .about(object.clone())
+            .causes("Cilium cannot use it, so the object announces nothing");
+        Some(finding.help("correct the selector: `In` and `NotIn` need values, and `Exists` and `DoesNotExist` have none"))
+    };
+    let faults = observed.announcing.selector_faults.iter();
+    faults.filter_map(finding).collect()
+}
+
+/// BGP advertisements of Services without a selector. A finding among `others` about Services that
+/// an advertisement would announce names the advertisement already.
+pub(super) fn absent_selectors(observed: &Observed, others: &[Finding]) -> Vec<Finding> {
+    let silent = others
+        .iter()
+        .filter(|finding| finding.rule.0 == "address-not-announced");
+    let named: Vec<&ObjectRef> = silent.flat_map(|finding| &finding.other_subjects).collect();
+    let finding = |name: &str| {
+        let message = format!(
+            "CiliumBGPAdvertisement `{}` announces no Service: its entry has no `selector`",
+            name.escape_debug()
+        );
+        let finding = finding(
+            Severity::Warning,
+            "bgp-advertisement-without-selector",
+            message,
+        );
+        finding
+            .about(advertisement(name))
+            .causes("an absent selector selects nothing, so no node announces the addresses of Services by it")
+            .help("add a `selector`, such as `matchLabels` of the Services; an empty one (`{}`) selects every Service")
+    };
+    let names = unselective(observed).filter(|name| !named.contains(&&advertisement(name)));
+    names.map(finding).collect()
 }

@@ -23,7 +23,6 @@ mod pod_pool_setting;
 mod pod_pool_surplus;
 mod pod_pool_use;
 mod route_dump;
-mod selectors;
 mod switched_off;
 mod unannounced_pods;
 mod waiting;
@@ -63,7 +62,7 @@ const RULES: [Check; 23] = [
     installation::settings_newer_than_agents,
     installation::rival_allocators,
     announced_services::unused_advertisements,
-    selectors::invalid,
+    ineffective::invalid_selectors,
     ineffective::peering_policies,
     ineffective::speakers_without_peer,
     ineffective::without_nodes,
@@ -117,7 +116,7 @@ pub fn examine(
     findings.extend(check::over_held_blocks(observed));
     findings.extend(pod_pool_setting::differences(observed));
     findings.extend(operator_errors::all(observed, &orphans));
-    findings.extend(selectors::absent(observed, &findings));
+    findings.extend(ineffective::absent_selectors(observed, &findings));
     findings.extend(check::observed(observed));
     let no_files = Desired::default();
     findings.extend(check::unseen(desired.unwrap_or(&no_files), observed));
