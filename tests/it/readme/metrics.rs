@@ -17,7 +17,7 @@ pub struct Program {
 pub const PROGRAMS: [Program; 2] = [
     Program {
         prefix: "cilium_ipam_",
-        file: "crates/ipam-controller/src/telemetry/metrics/mod.rs",
+        file: "crates/ipam-controller/src/telemetry/metrics.rs",
         labels: &[
             ("pool_blocks", "`pool`, `family`, `state`"),
             ("pool_nodes", "`pool`"),
