@@ -1,5 +1,5 @@
-//! Prints data to stdout and messages to stderr. No other module prints, so that foreign text
-//! cannot send escape sequences to a terminal or commands to a CI log.
+//! The output formats of all commands. Prints data to stdout and messages to stderr. No other module
+//! prints, so that foreign text cannot send escape sequences to a terminal or commands to a CI log.
 //!
 //! Long lists have the first 10 entries and an exact count of the others, or all with
 //! `--show-all`. The progress of an apply is a bar on a terminal, otherwise one line for each
@@ -8,16 +8,54 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::Format;
 use crate::render::{self, Detail, PageLimit, Paint, limit, printable};
 use ipam_controller::Loaded;
 use ipam_controller::apply::{Event, Outcome};
 use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
 use ipam_plan::plan::ChangeDocument;
+
+/// How a command prints its result. The parser of its argument allows only what the command has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    Human,
+    Wide,
+    Json,
+    Yaml,
+    Sarif,
+    Junit,
+    Github,
+    /// For an issue, a pull request or a change ticket.
+    Markdown,
+    /// One file with everything, for a change ticket.
+    Html,
+}
+
+impl Format {
+    pub(super) fn plain() -> impl TypedValueParser<Value = Format> {
+        Format::among(&[Format::Human, Format::Json])
+    }
+
+    /// Parser for a command that prints a table of objects. The names follow `kubectl get`.
+    pub(super) fn table() -> impl TypedValueParser<Value = Format> {
+        Format::among(&[Format::Human, Format::Wide, Format::Json, Format::Yaml])
+    }
+
+    /// Parser for a command whose result is a report to pass on.
+    pub(super) fn report() -> impl TypedValueParser<Value = Format> {
+        Format::among(&[Format::Human, Format::Json, Format::Markdown, Format::Html])
+    }
+
+    pub(super) fn among(formats: &[Format]) -> impl TypedValueParser<Value = Format> {
+        let offered = formats.iter().filter_map(ValueEnum::to_possible_value);
+        PossibleValuesParser::new(offered).try_map(|name| Format::from_str(&name, false))
+    }
+}
 
 /// Strips colours from everything that is printed later.
 pub(super) fn without_colours() {
