@@ -14,6 +14,7 @@ use crate::mutation::Mutation;
 use crate::state::{BlockIndex, Change, Claim, Claims, Guard, NodeIndex, Seen};
 use crate::translate::{NOW, Names, QUARANTINE};
 use ipam_cilium::observed::Observed;
+use ipam_core::claims::ClaimIndex;
 use ipam_desired::Desired;
 use ipam_plan::plan::{
     Action, Change as RealChange, Plan, claim_changes, node_changes, plan, settle_applied,
@@ -165,7 +166,12 @@ impl Decisions {
                 guard: Guard::Creation,
             };
             let block = self.names.blocks[usize::from(change.after)];
-            if claims.claim(block, self.names.claim(&claim)).is_ok() {
+            let claim = self.names.claim(&claim);
+            if ClaimIndex::new(&claims)
+                .claimant(block, &claim.node)
+                .is_none()
+            {
+                claims.in_flight.insert(block, claim);
                 writable.extend([*change]);
             }
         }

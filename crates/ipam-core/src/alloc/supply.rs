@@ -189,16 +189,6 @@ impl PoolSupply {
         self.skip_full(self.slots[place].size().family());
     }
 
-    /// Frees every block of these slots that overlaps `range`, and returns their range.
-    fn release(&mut self, place: usize, range: &Range) -> Option<Range> {
-        let freed = self.slots[place].release(range)?;
-        let family = self.slots[place].size().family();
-        if let Some(FamilySlots { places, full, .. }) = self.of_family.get_mut(family) {
-            *full = places.partition_point(|other| *other < place).min(*full);
-        }
-        Some(freed)
-    }
-
     fn skip_full(&mut self, family: Family) {
         if let Some(FamilySlots { places, full, .. }) = self.of_family.get_mut(family) {
             let newly_full = places[*full..]
@@ -284,18 +274,6 @@ impl Supply {
         }
     }
 
-    /// Frees every block that overlaps `range`, in all pools, and returns the ranges of these
-    /// blocks. The caller must take again what else overlaps them.
-    pub fn release(&mut self, range: &Range) -> Vec<Range> {
-        let touched = self.touched(range);
-        let touched: Vec<(usize, usize)> =
-            touched.map(|(_, pool, place)| (*pool, *place)).collect();
-        touched
-            .into_iter()
-            .filter_map(|(pool, place)| self.pools[pool].release(place, range))
-            .collect()
-    }
-
     /// The parts of a range that lie in pools.
     pub fn parts(&self, range: &Range) -> Vec<PoolPart> {
         let part = |(_, pool, place): &(Range, usize, usize)| {
@@ -364,29 +342,6 @@ mod tests {
         supply.take(&"fd00::/63".parse::<Block>().unwrap().range());
         assert_eq!(with_room(&supply), [vec![3], vec![]]);
         assert!(!supply.pools[0].has_free(Family::Ipv6));
-    }
-
-    #[test]
-    fn a_freed_block_of_an_earlier_range_is_the_next_one() {
-        let cidrs = ranges(&["10.9.0.0/26", "10.1.0.0/26", "10.5.0.0/25"]);
-        let mut supply = Supply::new(vec![pool("a", &cidrs)]);
-        supply.take(&"10.0.0.0/8".parse().unwrap());
-        assert!(!supply.pools[0].has_free(Family::Ipv4));
-        let freed = supply.release(&"10.1.0.7-10.1.0.9".parse().unwrap());
-        assert_eq!(freed, ["10.1.0.0/26".parse().unwrap()]);
-        let lowest = |supply: &mut Supply| {
-            let block = supply.pools[0].take_lowest_apart(Family::Ipv4, &[]);
-            block.map(|block| block.to_string())
-        };
-        assert_eq!(lowest(&mut supply).as_deref(), Some("10.1.0.0/26"));
-        assert_eq!(lowest(&mut supply), None);
-        assert_eq!(supply.release(&"10.0.0.0/8".parse().unwrap()).len(), 3);
-        assert_eq!(lowest(&mut supply).as_deref(), Some("10.9.0.0/26"));
-        assert!(
-            supply
-                .release(&"192.168.0.0/16".parse().unwrap())
-                .is_empty()
-        );
     }
 
     #[test]

@@ -238,4 +238,20 @@ mod tests {
         let (_, conflicts) = claims.claim_batch(&first, now, QUARANTINE);
         assert!(conflicts.is_empty());
     }
+
+    #[test]
+    fn only_another_node_is_a_claimant() {
+        let (a, b): (NodeName, NodeName) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let now = Timestamp::UNIX_EPOCH;
+        let first = [request(&a, "1", "10.0.0.0/24")];
+        let (mut claims, _) = Claims::default().claim_batch(&first, now, QUARANTINE);
+        claims.quarantine("10.1.0.0/24".parse().unwrap(), &a, now, QUARANTINE);
+        let index = ClaimIndex::new(&claims);
+        for overlapping in ["10.0.0.0/24", "10.0.0.128/25", "10.1.0.0/16"] {
+            let block = overlapping.parse().unwrap();
+            assert_eq!(index.claimant(block, &b), Some(&a));
+            assert_eq!(index.claimant(block, &a), None);
+        }
+        assert_eq!(index.claimant("10.2.0.0/24".parse().unwrap(), &b), None);
+    }
 }

@@ -134,29 +134,6 @@ impl Claims {
         );
     }
 
-    /// Adds a claim, or renews the node's claim on the same block. `self` must be the live claims.
-    ///
-    /// # Errors
-    /// Fails if another node has the block or an overlapping one.
-    pub fn claim(&mut self, block: Block, claim: Claim) -> Result<(), Conflict> {
-        if let Some((_, holder)) = self
-            .overlapping(block)
-            .find(|(_, holder)| **holder != claim.node)
-        {
-            return Err(Conflict {
-                block,
-                holder: holder.clone(),
-            });
-        }
-        self.in_flight.insert(block, claim);
-        Ok(())
-    }
-
-    /// Reserved blocks that overlap `block`, with their nodes.
-    fn overlapping(&self, block: Block) -> impl Iterator<Item = (Block, &NodeName)> {
-        self.held().filter(move |(held, _)| held.overlaps(block))
-    }
-
     /// Every reserved block, with its node.
     pub fn held(&self) -> impl Iterator<Item = (Block, &NodeName)> {
         let claimed = self
@@ -322,39 +299,5 @@ mod tests {
         let left = claims.live(observed, now, QUARANTINE);
         let holders: Vec<&str> = left.held().map(|(_, node)| node.as_str()).collect();
         assert_eq!(holders, ["later"]);
-    }
-
-    #[test]
-    fn an_overlap_with_another_node_is_refused() {
-        let mut claims = Claims::default();
-        claims
-            .claim(block("10.0.0.0/24"), claim("n", "u", version("1")))
-            .unwrap();
-        claims
-            .claim(block("10.0.0.0/24"), claim("n", "u", version("2")))
-            .unwrap();
-        claims
-            .claim(block("10.0.0.0/25"), claim("n", "u", version("2")))
-            .unwrap();
-        let refused = claims
-            .claim(block("10.0.0.128/25"), claim("m", "v", version("1")))
-            .unwrap_err();
-        assert_eq!(refused.holder.as_str(), "n");
-        claims.quarantine(
-            block("10.1.0.0/24"),
-            &"n".parse().unwrap(),
-            Timestamp::UNIX_EPOCH,
-            QUARANTINE,
-        );
-        assert!(
-            claims
-                .claim(block("10.1.0.0/16"), claim("m", "v", version("1")))
-                .is_err()
-        );
-        assert!(
-            claims
-                .claim(block("10.1.0.0/24"), claim("n", "w", version("1")))
-                .is_ok()
-        );
     }
 }

@@ -24,11 +24,6 @@ impl Leaf {
         full_words: 0,
     };
 
-    pub(super) const FULL: Leaf = Leaf {
-        words: [u64::MAX; WORDS],
-        full_words: u64::MAX,
-    };
-
     pub(super) fn is_full(&self) -> bool {
         self.full_words == u64::MAX
     }
@@ -59,24 +54,6 @@ impl Leaf {
         if *word == u64::MAX {
             self.full_words |= 1 << (slot / 64);
         }
-    }
-
-    /// Frees the slots `first..=last` of this leaf, and returns how many of them were taken.
-    pub(super) fn release(&mut self, first: usize, last: usize) -> u32 {
-        let mut freed = 0;
-        for word in first / 64..=last / 64 {
-            let mask = mask_of(word, first, last);
-            freed += (mask & self.words[word]).count_ones();
-            self.words[word] &= !mask;
-            self.full_words &= !(1 << word);
-        }
-        freed
-    }
-
-    pub(super) fn overlaps(&self, first: usize, last: usize) -> bool {
-        let mut probe = Leaf::EMPTY;
-        probe.take(first, last);
-        probe.words.iter().zip(&self.words).any(|(a, b)| a & b != 0)
     }
 
     /// Number of taken slots.
