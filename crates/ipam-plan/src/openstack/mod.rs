@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::plan::BlockedReason;
 use ipam_cilium::observed::{Observed, SeenSubnet};
 use ipam_core::model::{Origin, PoolName};
 use ipam_core::net::{Block, Range};
@@ -136,6 +137,17 @@ impl<'d> SubnetPools<'d> {
     /// free.
     pub fn unresolved(&self) -> Option<&UnresolvedSubnet> {
         self.iter().find_map(|(_, range)| range.err())
+    }
+
+    /// Blocks a change while the addresses of a subnet are unknown.
+    pub(crate) fn only_resolved<C>(
+        &self,
+        decided: Result<Option<C>, BlockedReason>,
+    ) -> Result<Option<C>, BlockedReason> {
+        match (decided, self.unresolved()) {
+            (Ok(Some(_)), Some(unresolved)) => Err(unresolved.clone().into()),
+            (decided, _) => decided,
+        }
     }
 
     /// Every pool of the files that overlaps a subnet.

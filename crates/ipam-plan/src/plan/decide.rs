@@ -1,7 +1,7 @@
 //! From the desired and the observed state to the plan.
 
 use super::allocation::{Allocator, NodePools, given};
-use super::blocked::{Blocked, BlockedReason};
+use super::blocked::BlockedReason;
 use super::candidates::{self, Candidates, foreign, supply};
 use super::change::{Change, NodeChange, Target};
 use super::file_blocks::{self, FileBlocks};
@@ -129,11 +129,7 @@ impl<'p> Planner<'p> {
 
     /// Ipam `multi-pool`: Cilium's operator gives nodes blocks of pools on demand.
     fn pod_pools(&mut self) {
-        let pod_pools::PodPoolPlan {
-            changes,
-            blocked,
-            unchanged,
-        } = pod_pools::plan(self.desired, self.observed);
+        pod_pools::plan(self.desired, self.observed, &mut self.plan);
         let nodes = self
             .observed
             .nodes
@@ -153,11 +149,6 @@ impl<'p> Planner<'p> {
             .collect();
         self.plan.misplaced.extend(misplaced);
         self.plan.unchanged.extend(nodes.cloned().map(Target::Node));
-        self.plan.unchanged.extend(unchanged);
-        self.plan.blocked.extend(blocked);
-        self.plan
-            .changes
-            .extend(changes.into_iter().map(Change::from));
     }
 
     fn pinned(&self, node: &Node, owners: &AddressOwners<'_>) -> Option<Pinned> {
@@ -220,7 +211,7 @@ impl<'p> Planner<'p> {
             ) {
                 // The block may lie in a subnet that could not be read.
                 (Ok(Some(change)), Some(unresolved)) if self.makes_real(node, &change) => {
-                    Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
+                    Err(unresolved.clone().into())
                 }
                 (Ok(Some(change)), None) => match over_subnet(&change, &overlaps) {
                     Some(overlap) => Err(BlockedReason::NeutronOverlap(overlap.message())),
@@ -228,18 +219,11 @@ impl<'p> Planner<'p> {
                 },
                 (decided, _) => decided,
             };
-            match decided {
-                Ok(Some(change)) => self.plan.changes.push(Change::Node(Box::new(change))),
-                Ok(None) => self.plan.unchanged.push(Target::Node(node.name.clone())),
-                Err(reason) => {
-                    let origin = pinned.as_ref().map(|pinned| pinned.origin.clone());
-                    self.plan.blocked.push(Blocked {
-                        target: Target::Node(node.name.clone()),
-                        reason,
-                        origin,
-                    });
-                }
-            }
+            self.plan.record(
+                Target::Node(node.name.clone()),
+                pinned.as_ref().map(|pinned| &pinned.origin),
+                decided,
+            );
             self.plan.misplaced.extend(misplaced);
         }
     }
@@ -259,18 +243,11 @@ impl<'p> Planner<'p> {
     /// sent.
     fn load_balancing(&mut self) {
         self.plan.changes.sort_by_cached_key(by_approval_and_pool);
-        let lb::LbPlan {
-            changes,
-            blocked,
-            unchanged,
-            effects,
-            findings,
-        } = lb::plan(self.desired, self.observed);
-        self.plan.changes.splice(..0, changes);
-        self.plan.blocked.extend(blocked);
-        self.plan.unchanged.extend(unchanged);
-        self.plan.findings.extend(findings);
-        self.plan.effects = effects;
+        let of_nodes = std::mem::take(&mut self.plan.changes);
+        let mut part = lb::plan(self.desired, self.observed);
+        self.plan.effects = std::mem::take(&mut part.effects);
+        self.plan.append(part);
+        self.plan.changes.extend(of_nodes);
     }
 
     /// Ports go last: they follow the blocks that nodes hold or get.
@@ -282,17 +259,8 @@ impl<'p> Planner<'p> {
         let kept_addresses = KeptAddresses::new(self.observed, &supply(self.desired));
         let foreign = foreign(self.desired, self.observed, &kept_addresses);
         let owners = AddressOwners::new(self.observed, &kept_addresses, &foreign, self.claims);
-        let planned = ports::plan(self.desired, self.observed, &owners, &self.plan.changes);
-        let ports::PortsPlan {
-            changes,
-            drift,
-            unchanged,
-            findings,
-        } = planned;
-        self.plan.changes.extend(changes);
-        self.plan.drift.extend(drift);
-        self.plan.unchanged.extend(unchanged);
-        self.plan.findings.extend(findings);
+        let part = ports::plan(self.desired, self.observed, &owners, &self.plan.changes);
+        self.plan.append(part);
     }
 
     fn finish(mut self) -> Plan {

@@ -39,7 +39,7 @@ use serde_json::{Value, json};
 use strum::VariantNames;
 
 use ipam_cilium::observed::{CiliumKind, Observed, range_setting};
-use ipam_core::model::{Finding, Waiver};
+use ipam_core::model::{Finding, Origin, Waiver};
 
 pub use blocked::{
     Blocked, BlockedReason, NodeConfigObstacle, NodeObstacle, OperatorObstacle, PinObstacle,
@@ -110,6 +110,54 @@ pub struct Plan {
     pub selection: Selection,
     /// What the limit leaves out; `None` for a whole plan.
     pub left_out: Option<LeftOut>,
+}
+
+impl Plan {
+    /// Records the decision about one object: a change, nothing to do, or a reason to wait.
+    fn record(
+        &mut self,
+        target: Target,
+        origin: Option<&Origin>,
+        decided: Result<Option<impl Into<Change>>, impl Into<BlockedReason>>,
+    ) {
+        match decided {
+            Ok(Some(change)) => self.changes.push(change.into()),
+            Ok(None) => self.unchanged.push(target),
+            Err(reason) => self.block(target, origin, reason),
+        }
+    }
+
+    fn block(&mut self, target: Target, origin: Option<&Origin>, reason: impl Into<BlockedReason>) {
+        self.blocked.push(Blocked {
+            target,
+            reason: reason.into(),
+            origin: origin.cloned(),
+        });
+    }
+
+    /// Appends the decisions about other objects of the same cluster.
+    fn append(&mut self, part: Plan) {
+        let Plan {
+            changes,
+            effects: _,
+            waivers: _,
+            refusals: _,
+            blocked,
+            misplaced,
+            drift,
+            findings,
+            unchanged,
+            desired_digest: _,
+            selection: _,
+            left_out: _,
+        } = part;
+        self.changes.extend(changes);
+        self.blocked.extend(blocked);
+        self.misplaced.extend(misplaced);
+        self.drift.extend(drift);
+        self.findings.extend(findings);
+        self.unchanged.extend(unchanged);
+    }
 }
 
 /// Every code of a blocked change and of a misplaced block.

@@ -4,9 +4,9 @@
 mod cilium_node;
 mod record;
 
-use super::blocked::{Blocked, BlockedReason, NodeObstacle, UndoObstacle};
+use super::blocked::{BlockedReason, NodeObstacle, UndoObstacle};
 use super::candidates::{foreign, supply};
-use super::change::{Action, Change, Edit, NodeChange, Reason, Target};
+use super::change::{Action, Edit, NodeChange, Reason, Target};
 use super::document::{ChangeDocument, EditDocument, PlanDocument};
 use super::file_blocks::FileBlocks;
 use super::kept_addresses::KeptAddresses;
@@ -51,10 +51,8 @@ pub fn plan_undo(
         paths: Paths::new(observed, &desired.policy),
     };
     for wanted in &saved.changes {
-        match planner.change(wanted) {
-            Some(Ok(change)) => plan.changes.push(Change::Node(Box::new(change))),
-            Some(Err(blocked)) => plan.blocked.push(blocked),
-            None => {}
+        if let Some((node, decided)) = planner.change(wanted) {
+            plan.record(Target::Node(node.clone()), None, decided.map(Some));
         }
     }
     plan.judge(desired, observed);
@@ -80,7 +78,10 @@ struct Step {
 
 impl UndoPlanner<'_> {
     /// `None` if there is nothing to undo, or the node shows something else.
-    fn change(&self, wanted: &ChangeDocument) -> Option<Result<NodeChange, Blocked>> {
+    fn change(
+        &self,
+        wanted: &ChangeDocument,
+    ) -> Option<(&NodeName, Result<NodeChange, BlockedReason>)> {
         let node = self
             .observed
             .nodes
@@ -99,15 +100,8 @@ impl UndoPlanner<'_> {
             _ => self.cilium_node(node, to, from)?,
         };
         let change = step.map(|step| self.change_of(node, wanted, step));
-        Some(
-            change
-                .and_then(|change| self.checked(node, change))
-                .map_err(|reason| Blocked {
-                    target: Target::Node(node.name.clone()),
-                    reason,
-                    origin: None,
-                }),
-        )
+        let checked = change.and_then(|change| self.checked(node, change));
+        Some((&node.name, checked))
     }
 
     fn change_of(&self, node: &Node, wanted: &ChangeDocument, step: Step) -> NodeChange {
@@ -176,7 +170,7 @@ impl UndoPlanner<'_> {
     /// Why the files would not allow the block to return to the node.
     fn obstacle(&self, block: Block, node: &Node) -> Option<BlockedReason> {
         if let Some(unresolved) = self.subnets.unresolved() {
-            return Some(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())));
+            return Some(unresolved.clone().into());
         }
         self.files
             .obstacle_to_new(node, block)

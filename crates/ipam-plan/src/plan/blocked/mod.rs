@@ -255,6 +255,12 @@ impl From<LbObstacle> for BlockedReason {
     }
 }
 
+impl From<UnresolvedSubnet> for BlockedReason {
+    fn from(subnet: UnresolvedSubnet) -> BlockedReason {
+        BlockedReason::NeutronUnknown(Box::new(subnet))
+    }
+}
+
 /// Why a change must wait, and what unblocks it.
 pub(in crate::plan) struct Explanation {
     pub(in crate::plan) reason: String,

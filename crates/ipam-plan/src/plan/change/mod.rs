@@ -122,6 +122,30 @@ impl Change {
     }
 }
 
+impl From<AddressPoolChange> for Change {
+    fn from(change: AddressPoolChange) -> Change {
+        Change::AddressPool(Box::new(change))
+    }
+}
+
+impl From<ServiceChange> for Change {
+    fn from(change: ServiceChange) -> Change {
+        Change::Service(change)
+    }
+}
+
+impl From<PodPoolChange> for Change {
+    fn from(change: PodPoolChange) -> Change {
+        Change::PodPool(Box::new(change))
+    }
+}
+
+impl From<NodeChange> for Change {
+    fn from(change: NodeChange) -> Change {
+        Change::Node(Box::new(change))
+    }
+}
+
 /// The changes of nodes among these.
 pub fn node_changes<'c>(
     changes: impl IntoIterator<Item = &'c Change>,

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::super::change::{Change, Target};
 use super::obstacle::{AddressUser, LbObstacle};
-use super::{AddressPoolChange, LbPlan, PoolAction, blocked, hidden};
+use super::{AddressPoolChange, PoolAction, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{self, BlockedReason};
+use crate::plan::{self, BlockedReason, Plan};
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
 };
@@ -20,7 +20,7 @@ use ipam_core::model::{
 use ipam_core::net::{Range, RangeIndex};
 use ipam_desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 
-pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) {
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
     let claims = observed.live_claims(desired.policy.quarantine);
     let planner = PoolPlanner {
         observed,
@@ -34,18 +34,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
                 .given_in_use(wanted, &planner.carved(wanted), observed),
         );
         let target = Target::AddressPool(wanted.name.clone());
-        match planner.wanted(wanted) {
-            Ok(Some(change)) => plan.changes.push(Change::AddressPool(Box::new(change))),
-            Ok(None) => plan.unchanged.push(target),
-            Err(reason) => {
-                let origin = Some(wanted.origin.clone());
-                plan.blocked.push(super::Blocked {
-                    target,
-                    reason,
-                    origin,
-                });
-            }
-        }
+        plan.record(target, Some(&wanted.origin), planner.wanted(wanted));
     }
     let is_asked_here = desired.address_pools_asked == AddressPoolsAsked::All;
     for seen in observed
@@ -59,12 +48,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut LbPlan) 
         if desired.address_pools.contains_key(&name) {
             continue;
         }
-        match planner.deletion(&name, seen) {
-            Ok(change) => plan.changes.push(Change::AddressPool(Box::new(change))),
-            Err(obstacle) => plan
-                .blocked
-                .push(blocked(Target::AddressPool(name), obstacle, None)),
-        }
+        let decided = planner.deletion(&name, seen).map(Some);
+        plan.record(Target::AddressPool(name), None, decided);
     }
     let order = |change: &Change| match change {
         Change::AddressPool(change) => Some((change.action, change.name.clone())),

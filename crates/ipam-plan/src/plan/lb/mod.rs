@@ -23,8 +23,8 @@ mod simulated_state;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::Blocked;
-use super::change::{Change, Target, TargetKind};
+use super::Plan;
+use super::change::{Change, TargetKind};
 use super::document::{ChangeDocument, EditDocument};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPoolApi, AddressPoolManifest, Certainty, LbRules, LbService, Translation,
@@ -42,18 +42,9 @@ pub(crate) use outlook::at_start;
 pub(super) use refusals::refusals;
 pub use simulate::{Effects, LossTime, LostAddress, ServiceEffect, effects};
 
-/// The part of a plan that is about LoadBalancer addresses.
-#[derive(Default)]
-pub(super) struct LbPlan {
-    pub(super) changes: Vec<Change>,
-    pub(super) blocked: Vec<Blocked>,
-    pub(super) unchanged: Vec<Target>,
-    pub(super) effects: Effects,
-    pub(super) findings: Vec<Finding>,
-}
-
-pub(super) fn plan(desired: &Desired, observed: &Observed) -> LbPlan {
-    let mut plan = LbPlan::default();
+/// Plans LoadBalancer pools and Services alone.
+pub(super) fn plan(desired: &Desired, observed: &Observed) -> Plan {
+    let mut plan = Plan::default();
     address_pools::decide(desired, observed, &mut plan);
     if !desired.service_pins.is_empty() {
         let pools = simulate::Simulation::after(observed, &plan.changes);
@@ -133,14 +124,6 @@ fn conflict_finding(
     match origin {
         Some(origin) => finding.at(origin, "would overlap"),
         None => finding,
-    }
-}
-
-fn blocked(target: Target, obstacle: LbObstacle, origin: Option<&Origin>) -> Blocked {
-    Blocked {
-        target,
-        reason: obstacle.into(),
-        origin: origin.cloned(),
     }
 }
 

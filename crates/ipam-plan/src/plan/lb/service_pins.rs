@@ -4,14 +4,14 @@ use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use super::super::change::{Change, Target};
+use super::super::change::Target;
 use super::address_pools::Users;
 use super::choice::{Choices, EnabledPool, Standing, choose};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
-use super::{LbPlan, ServiceChange, annotation_value, blocked, hidden};
+use super::{ServiceChange, annotation_value, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{Blocked, BlockedReason};
+use crate::plan::{BlockedReason, Plan};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPool, Certainty, LbService, NotServed, OperatorState, ServingState,
     conflicts, may_share,
@@ -30,7 +30,7 @@ pub(super) fn decide(
     desired: &Desired,
     observed: &Observed,
     state: &SimulatedState,
-    plan: &mut LbPlan,
+    plan: &mut Plan,
 ) {
     if desired.service_pins.is_empty() {
         return;
@@ -53,11 +53,8 @@ pub(super) fn decide(
     let names = LazyCell::new(|| names(state));
     let near = LazyCell::new(|| NearNames::new(names.iter().map(String::as_str)));
     for (pin, obstacle) in open {
-        plan.blocked.push(blocked(
-            Target::Service(pin.service.clone()),
-            obstacle,
-            Some(&pin.origin),
-        ));
+        let target = Target::Service(pin.service.clone());
+        plan.block(target, Some(&pin.origin), obstacle);
     }
     for resolved in &pins {
         let pin = resolved.pin;
@@ -65,23 +62,17 @@ pub(super) fn decide(
         let Some(service) = state.services.get(&pin.service) else {
             let why = hidden(observed, ObservedKind::Service).map(str::to_owned);
             match why.map(LbObstacle::ServicesHidden) {
-                Some(why) => plan.blocked.push(blocked(target, why, Some(&pin.origin))),
+                Some(why) => plan.block(target, Some(&pin.origin), why),
                 None => plan.findings.push(missing(pin, &near)),
             }
             continue;
         };
-        match planner.of(resolved, service) {
-            Ok(Some(change)) => plan.changes.push(Change::Service(change)),
-            Ok(None) => match not_given(resolved, service) {
-                Some(finding) => plan.findings.push(finding),
-                None => plan.unchanged.push(target),
-            },
-            Err(reason) => plan.blocked.push(Blocked {
-                target,
-                reason,
-                origin: Some(pin.origin.clone()),
-            }),
+        let decided = planner.of(resolved, service);
+        if let (Ok(None), Some(finding)) = (&decided, not_given(resolved, service)) {
+            plan.findings.push(finding);
+            continue;
         }
+        plan.record(target, Some(&pin.origin), decided);
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::lb::PoolAction;
-use super::{PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec};
+use super::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use crate::openstack::SubnetPools;
-use crate::plan;
 use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
+use crate::plan::{self, Plan};
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind,
@@ -24,7 +24,7 @@ pub(super) const PREFIX: &str = "cilium-ipam-pool-";
 /// Longest name of an object, in bytes.
 const LONGEST: usize = 253;
 
-pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
     let deciders = Deciders::new(desired, observed);
     let subnets = SubnetPools::resolve(desired, observed);
     let blocked_pools: BTreeSet<Target> =
@@ -42,24 +42,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
             )),
             false => wanted(pool, &name, &deciders),
         };
-        let wanted = match (wanted, subnets.unresolved()) {
-            (Ok(Some(_)), Some(unresolved)) => {
-                Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
-            }
-            (wanted, _) => wanted,
-        };
-        match wanted {
-            Ok(Some(change)) => plan.changes.push(change),
-            Ok(None) => plan.unchanged.push(Target::NodeConfig(name)),
-            Err(reason) => {
-                let origin = Some(pool.origin.clone());
-                plan.blocked.push(super::Blocked {
-                    target: Target::NodeConfig(name),
-                    reason,
-                    origin,
-                });
-            }
-        }
+        let decided = subnets.only_resolved(wanted);
+        plan.record(Target::NodeConfig(name), Some(&pool.origin), decided);
     }
     let names: BTreeSet<String> = desired.pools.values().map(name_of).collect();
     for config in observed
@@ -76,17 +60,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
         if names.contains(&config.name) {
             continue;
         }
-        match deletion(pool, config, &deciders) {
-            Ok(change) => plan.changes.push(change),
-            Err(reason) => {
-                let target = Target::NodeConfig(config.name.clone());
-                plan.blocked.push(super::Blocked {
-                    target,
-                    reason,
-                    origin: None,
-                });
-            }
-        }
+        let decided = deletion(pool, config, &deciders).map(Some);
+        plan.record(Target::NodeConfig(config.name.clone()), None, decided);
     }
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::Blocked;
+use super::Plan;
 use super::blocked::{BlockedReason, PinObstacle, PodPoolObstacle};
 use super::change::{Change, Target};
 use super::lb::PoolAction;
@@ -34,14 +34,6 @@ use ipam_desired::{Desired, Pool};
 
 pub use choices::priority_in;
 
-/// The part of a plan that is about pools of Pods.
-#[derive(Default)]
-pub(super) struct PodPoolPlan {
-    pub(super) changes: Vec<PodPoolChange>,
-    pub(super) blocked: Vec<Blocked>,
-    pub(super) unchanged: Vec<Target>,
-}
-
 /// Whether Cilium's operator hands out blocks from pools of Pods.
 pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     let is_asked = matches!(
@@ -51,32 +43,26 @@ pub(super) fn are_used(observed: &Observed, choice: WritePathChoice) -> bool {
     is_asked && observed.is_multi_pool()
 }
 
-pub(super) fn plan(desired: &Desired, observed: &Observed) -> PodPoolPlan {
-    let mut plan = PodPoolPlan::default();
-    pools::decide(desired, observed, &mut plan);
-    choices::decide(desired, observed, &mut plan);
+pub(super) fn plan(desired: &Desired, observed: &Observed, plan: &mut Plan) {
+    pools::decide(desired, observed, plan);
+    choices::decide(desired, observed, plan);
     for pin in desired.pins.values() {
         let target = Target::Node(pin.node.clone());
-        plan.blocked.push(Blocked {
-            target,
-            reason: BlockedReason::Pin(PinObstacle::InMultiPool),
-            origin: Some(pin.origin.clone()),
-        });
+        plan.block(target, Some(&pin.origin), PinObstacle::InMultiPool);
     }
     plan.changes.sort_by_key(order);
-    plan
 }
 
 /// A pool is created before it is chosen, and deleted after it is no longer chosen.
-fn order(change: &PodPoolChange) -> (bool, bool, PodPoolObject) {
-    let is_choice = matches!(change.object, PodPoolObject::Choice(..));
-    let is_deletion = change.after.is_none();
-    (is_deletion, is_choice != is_deletion, change.object.clone())
-}
-
-impl From<PodPoolChange> for Change {
-    fn from(change: PodPoolChange) -> Change {
-        Change::PodPool(Box::new(change))
+fn order(change: &Change) -> Option<(bool, bool, PodPoolObject)> {
+    match change {
+        Change::PodPool(change) => {
+            let is_choice = matches!(change.object, PodPoolObject::Choice(..));
+            let is_deletion = change.after.is_none();
+            let object = change.object.clone();
+            Some((is_deletion, is_choice != is_deletion, object))
+        }
+        Change::AddressPool(_) | Change::Service(_) | Change::Port(_) | Change::Node(_) => None,
     }
 }
 

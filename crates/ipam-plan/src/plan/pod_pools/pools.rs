@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::lb::PoolAction;
-use super::{
-    PodPoolChange, PodPoolObject, PodPoolPlan, PodPoolSpec, others_are_readable, reserved_stay,
-};
+use super::{PodPoolChange, PodPoolObject, PodPoolSpec, others_are_readable, reserved_stay};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
 use crate::plan::change::Target;
-use crate::plan::{self, foreign_ranges};
+use crate::plan::{self, Plan, foreign_ranges};
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
     BlindSpot, CiliumKind, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed,
@@ -24,7 +22,7 @@ use ipam_desired::{Desired, Pool, PoolState};
 /// Limit of the bits between the prefix of an IPv6 CIDR and that of its blocks.
 const WIDEST: u8 = 16;
 
-pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolPlan) {
+pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
     let reserved = desired
         .pools
         .values()
@@ -38,23 +36,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
     let cluster = ClusterPools::new(observed);
     for pool in desired.pools.values() {
         let target = Target::PodPool(pool.name.to_string());
-        let decided = match (wanted(pool, &taken, &cluster), subnets.unresolved()) {
-            (Ok(Some(_)), Some(unresolved)) => {
-                Err(BlockedReason::NeutronUnknown(Box::new(unresolved.clone())))
-            }
-            (decided, _) => decided,
-        };
-        match decided {
-            Ok(Some(change)) => plan.changes.push(change),
-            Ok(None) => plan.unchanged.push(target),
-            Err(reason) => {
-                plan.blocked.push(super::Blocked {
-                    target,
-                    reason,
-                    origin: Some(pool.origin.clone()),
-                });
-            }
-        }
+        let decided = subnets.only_resolved(wanted(pool, &taken, &cluster));
+        plan.record(target, Some(&pool.origin), decided);
     }
     for (name, seen) in observed.pod_pools.iter().filter(|(_, seen)| seen.is_ours()) {
         let Ok(pool) = name.parse::<PoolName>() else {
@@ -63,16 +46,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut PodPoolP
         if desired.pools.contains_key(&pool) {
             continue;
         }
-        match deletion(&pool, seen, &cluster) {
-            Ok(change) => plan.changes.push(change),
-            Err(reason) => {
-                plan.blocked.push(super::Blocked {
-                    target: Target::PodPool(name.clone()),
-                    reason,
-                    origin: None,
-                });
-            }
-        }
+        let decided = deletion(&pool, seen, &cluster).map(Some);
+        plan.record(Target::PodPool(name.clone()), None, decided);
     }
 }
 

@@ -25,7 +25,7 @@ use ipam_core::model::{
 use ipam_core::neutron::{Id, Pair, PairsChange, VmPort};
 
 pub use allowed::in_use as blocks_in_use;
-pub(super) use planner::{PortsPlan, plan, unplanned};
+pub(super) use planner::{plan, unplanned};
 
 /// A change of the `allowed_address_pairs` of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use ipnet::IpNet;
 use super::allowed::{block_of, in_use, obstacle};
 use super::{PortChange, Unplanned};
 use crate::openstack::SubnetPools;
+use crate::plan::Plan;
 use crate::plan::change::{Action, Change, Target, node_changes};
 use crate::plan::drift::{Drift, PairsDrift};
 use crate::plan::file_blocks::FileBlocks;
@@ -22,15 +23,6 @@ use ipam_desired::{AddressPairs, Desired};
 
 /// Prefix of `device_owner` of a VM's port.
 const VM_OWNER: &str = "compute:";
-
-/// The part of a plan that is about ports.
-#[derive(Default)]
-pub(in crate::plan) struct PortsPlan {
-    pub(in crate::plan) changes: Vec<Change>,
-    pub(in crate::plan) drift: Vec<Drift>,
-    pub(in crate::plan) unchanged: Vec<Target>,
-    pub(in crate::plan) findings: Vec<Finding>,
-}
 
 /// Why no port is planned; `None` if ports are planned.
 pub(in crate::plan) fn unplanned(desired: &Desired, observed: &Observed) -> Option<Vec<Finding>> {
@@ -64,9 +56,9 @@ pub(in crate::plan) fn plan(
     observed: &Observed,
     owners: &AddressOwners<'_>,
     changes: &[Change],
-) -> PortsPlan {
+) -> Plan {
     let Some(seen) = &observed.ports else {
-        return PortsPlan::default();
+        return Plan::default();
     };
     let mut planner = PortPlanner::new(desired, observed, owners, changes);
     let without_vm = observed.nodes.values().filter(|node| node.vm().is_none());
@@ -111,7 +103,7 @@ struct PortPlanner<'p> {
     /// a change of its settings, agents still use the blocks that they read before.
     shown: BTreeMap<&'p NodeName, BTreeSet<IpNet>>,
     unplanned: Unplanned<'p>,
-    plan: PortsPlan,
+    plan: Plan,
 }
 
 /// What one node needs of its ports.
@@ -148,7 +140,7 @@ impl<'p> PortPlanner<'p> {
             given: given.collect(),
             shown,
             unplanned: Unplanned::default(),
-            plan: PortsPlan::default(),
+            plan: Plan::default(),
         }
     }
 
