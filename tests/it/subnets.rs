@@ -11,7 +11,7 @@ use ipam_config::documents::{Documents, SourceFile, lower};
 use ipam_core::model::{Finding, Severity};
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
-use ipam_plan::plan::{BlockedReason, Plan, node_changes, plan};
+use ipam_plan::plan::{Plan, node_changes, plan};
 
 pub const NETWORK: &str = "782ec9ac-44f9-4318-8c67-a2fed2ccca4f";
 pub const SUBNET: &str = "2e7b9b0c-9d65-4b7e-8d1e-6f0c1d5a9b11";
@@ -357,11 +357,10 @@ fn a_saved_plan_of_nodes_is_no_longer_wanted_when_the_subnet_is_gone() {
         &documents,
         &observed(&[node("n", "a", "")], &[(SUBNET, SeenSubnet::Missing)]),
     );
-    let is_unknown = |reason: &BlockedReason| matches!(reason, BlockedReason::NeutronUnknown(_));
     assert!(
         gone.blocked
             .iter()
-            .all(|blocked| is_unknown(&blocked.reason))
+            .all(|blocked| blocked.reason.is_neutron_unknown())
             && gone.blocked.len() == 1,
         "{gone:#?}"
     );
@@ -413,7 +412,7 @@ fn an_unread_block_is_something_new() {
     );
     assert!(unknown.changes.is_empty(), "{unknown:#?}");
     assert!(
-        matches!(unknown.blocked[0].reason, BlockedReason::NeutronUnknown(_)),
+        unknown.blocked[0].reason.is_neutron_unknown(),
         "{unknown:#?}"
     );
     let without = planned(&documents[..1], &observed(&[annotated.to_owned()], &[]));

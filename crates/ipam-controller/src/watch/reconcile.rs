@@ -17,8 +17,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
 use ipam_plan::check;
 use ipam_plan::plan::{
-    BlockedReason, Change, Plan, Selection, Sequence, Unattended, VersionRules,
-    without_awaited_pairs,
+    Change, Plan, Selection, Sequence, Unattended, VersionRules, without_awaited_pairs,
 };
 
 /// Shortest pause for which [`ControllerEvent::Undone`] is reported.
@@ -40,7 +39,7 @@ const LONGEST_PERIOD: Duration = Duration::from_secs(5);
 /// How long ports are written before new nodes have their turn.
 const PORTS_FOR: Duration = Duration::from_secs(5);
 
-/// Pause before Neutron is read again, if nodes wait for a subnet that it did not answer for.
+/// Pause before Neutron is read again, if changes wait for a subnet that it did not answer for.
 const NEUTRON_RETRY: Duration = Duration::from_secs(15);
 
 /// Result of one apply.
@@ -71,7 +70,7 @@ fn waits_for_neutron(plan: &Plan, observed: &Observed) -> bool {
     let is_blocked = plan
         .blocked
         .iter()
-        .any(|blocked| matches!(blocked.reason, BlockedReason::NeutronUnknown(_)));
+        .any(|blocked| blocked.reason.is_neutron_unknown());
     is_blocked || has_unread_ports(observed)
 }
 

@@ -1,7 +1,7 @@
 //! From the desired and the observed state to the plan.
 
 use super::allocation::{Allocator, NodePools, given};
-use super::blocked::BlockedReason;
+use super::blocked::CommonObstacle;
 use super::candidates::{self, Candidates, foreign, supply};
 use super::change::{Change, NodeChange, Target};
 use super::file_blocks::{self, FileBlocks};
@@ -214,7 +214,7 @@ impl<'p> Planner<'p> {
                     Err(unresolved.clone().into())
                 }
                 (Ok(Some(change)), None) => match over_subnet(&change, &overlaps) {
-                    Some(overlap) => Err(BlockedReason::NeutronOverlap(overlap.message())),
+                    Some(overlap) => Err(CommonObstacle::NeutronOverlap(overlap.message()).into()),
                     None => Ok(Some(change)),
                 },
                 (decided, _) => decided,

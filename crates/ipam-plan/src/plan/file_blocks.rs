@@ -158,9 +158,7 @@ pub(super) fn outcome(
     for block in pin.blocks.iter().copied() {
         match held.get(block.family()) {
             _ if observed.cilium.use_of(block.family()) == FamilyUse::Off => {
-                return PinOutcome::Blocked(BlockedReason::Pin(PinObstacle::FamilyOff(
-                    block.family(),
-                )));
+                return PinOutcome::Blocked(PinObstacle::FamilyOff(block.family()).into());
             }
             Some(holding) if holding.block == block => continue,
             Some(holding) if moving == Moving::BySetting && holding.reading == Reading::Read => {
@@ -171,10 +169,13 @@ pub(super) fn outcome(
                 continue;
             }
             Some(holding) => {
-                return PinOutcome::Blocked(BlockedReason::Pin(PinObstacle::WouldMove {
-                    pinned: block,
-                    held: holding.block,
-                }));
+                return PinOutcome::Blocked(
+                    PinObstacle::WouldMove {
+                        pinned: block,
+                        held: holding.block,
+                    }
+                    .into(),
+                );
             }
             None => {}
         }
@@ -200,23 +201,19 @@ fn obstacle(
         let refusal = others
             .operator_refusal(block, &pin.node)
             .filter(|refusal| refusal.holder() == Some(node));
-        let held = || BlockedReason::Pin(PinObstacle::HeldBy(block, node.clone()));
+        let held = || PinObstacle::HeldBy(block, node.clone()).into();
         return Some(refusal.map_or_else(held, |refusal| {
-            BlockedReason::Operator(OperatorObstacle::Refuses(Box::new(refusal)))
+            OperatorObstacle::Refuses(Box::new(refusal)).into()
         }));
     }
     if let Some(node) = others.claimant(block, &pin.node) {
-        return Some(BlockedReason::Node(NodeObstacle::Claimed(
-            block,
-            node.clone(),
-        )));
+        return Some(NodeObstacle::Claimed(block, node.clone()).into());
     }
     if others.uses(block) {
-        return Some(BlockedReason::Pin(PinObstacle::NotFree(block)));
+        return Some(PinObstacle::NotFree(block).into());
     }
     let pool = desired.pools.get(&pin.pool)?;
-    (pool.state == PoolState::Disabled)
-        .then(|| BlockedReason::Pin(PinObstacle::PoolDisabled(pool.name.clone())))
+    (pool.state == PoolState::Disabled).then(|| PinObstacle::PoolDisabled(pool.name.clone()).into())
 }
 
 /// Every pinned block. A block is kept for its node even before the node exists.

@@ -42,8 +42,8 @@ use ipam_cilium::observed::{CiliumKind, Observed, range_setting};
 use ipam_core::model::{Finding, Origin, Waiver};
 
 pub use blocked::{
-    Blocked, BlockedReason, NodeConfigObstacle, NodeObstacle, OperatorObstacle, PinObstacle,
-    PodPoolObstacle, UndoObstacle, WritePathObstacle,
+    Blocked, BlockedReason, CommonObstacle, NodeConfigObstacle, NodeObstacle, OperatorObstacle,
+    PinObstacle, PodPoolObstacle, UndoObstacle, WritePathObstacle,
 };
 pub use candidates::foreign_ranges;
 pub use change::{
@@ -185,7 +185,7 @@ pub(super) fn keeps(
             api: api.to_owned(),
             fields,
         };
-        Err(BlockedReason::FieldsNotKept(Box::new(not_kept)))
+        Err(CommonObstacle::FieldsNotKept(Box::new(not_kept)).into())
     };
     if !served.serves(version) {
         return blocked(Vec::new());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blocked::{BlockedReason, NodeObstacle};
+use super::blocked::{BlockedReason, CommonObstacle, NodeObstacle};
 use super::change::{Action, Edit, NodeChange, Reason};
 use super::file_blocks::{FileBlocks, PinOutcome};
 use super::owners::{AddressOwners, ClaimedBlocks, Owner, Source, claimed_blocks};
@@ -72,7 +72,7 @@ impl<'p> NodePlanner<'p> {
         match (change, migration) {
             (Some(_), Some(migration)) if !self.observed.holds(node).is_empty() => {
                 let obstacle = NodeObstacle::Migrating(migration.id.clone());
-                Err(BlockedReason::Node(obstacle))
+                Err(obstacle.into())
             }
             (change, _) => Ok(change),
         }
@@ -85,11 +85,11 @@ impl<'p> NodePlanner<'p> {
         outcome: Outcome,
     ) -> Result<Option<NodeChange>, BlockedReason> {
         if let Some(text) = self.observed.unreadable(node) {
-            return Err(BlockedReason::PodCidrUnreadable(text.to_owned()));
+            return Err(CommonObstacle::PodCidrUnreadable(text.to_owned()).into());
         }
         if let Some(migration) = &node.migration {
             let obstacle = NodeObstacle::Migrating(migration.clone());
-            return Err(BlockedReason::Node(obstacle));
+            return Err(obstacle.into());
         }
         let held = self.held_in_use(node);
         let mut blocks: PerFamily<Block> = held.iter().map(|holding| holding.block).collect();
@@ -153,12 +153,12 @@ impl<'p> NodePlanner<'p> {
                 return Err(self.exhausted(passed_over));
             }
             Outcome::NoPool if blocks.is_empty() => {
-                return Err(BlockedReason::Node(NodeObstacle::NoPool));
+                return Err(NodeObstacle::NoPool.into());
             }
             Outcome::NothingNeeded if blocks.is_empty() => {
                 let used = |family: &Family| self.observed.cilium.use_of(*family) != FamilyUse::Off;
                 if let Some(family) = Family::BOTH.into_iter().find(used) {
-                    return Err(BlockedReason::FamilyMissing(family));
+                    return Err(CommonObstacle::FamilyMissing(family).into());
                 }
             }
             Outcome::Short { .. } | Outcome::NoPool | Outcome::NothingNeeded => {}
@@ -184,7 +184,7 @@ impl<'p> NodePlanner<'p> {
         pinned: &Pinned,
     ) -> Result<NodeChange, BlockedReason> {
         if node.uid.is_empty() || node.resource_version.is_empty() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         let edit = self.paths.by_node_config(node, blocks)?;
         let (before, after) = before_and_after(self.observed, node, held, &edit);
@@ -236,7 +236,7 @@ impl<'p> NodePlanner<'p> {
             Route::Write(edit) => edit,
         };
         if node.uid.is_empty() || node.resource_version.is_empty() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         let action = if source.is_some() {
             Action::Assign
@@ -285,21 +285,17 @@ impl<'p> NodePlanner<'p> {
     ) -> Result<NodeChange, BlockedReason> {
         plan::keeps_edit(self.observed, &change.edit)?;
         if let Some((block, other)) = self.given_to_another(&change) {
-            return Err(BlockedReason::Node(NodeObstacle::BlockSplitConflict(
-                block, other,
-            )));
+            return Err(NodeObstacle::BlockSplitConflict(block, other).into());
         }
         match self.others.conflict(&change, allocated) {
             None => Ok(change),
-            Some((block, Owner::Holder(other))) => Err(BlockedReason::Node(
-                NodeObstacle::DuplicateBlock(block, other),
-            )),
+            Some((block, Owner::Holder(other))) => {
+                Err(NodeObstacle::DuplicateBlock(block, other).into())
+            }
             Some((block, Owner::Claimant(other))) => {
-                Err(BlockedReason::Node(NodeObstacle::Claimed(block, other)))
+                Err(NodeObstacle::Claimed(block, other).into())
             }
-            Some((block, Owner::Foreign)) => {
-                Err(BlockedReason::Node(NodeObstacle::HeldNotFree(block)))
-            }
+            Some((block, Owner::Foreign)) => Err(NodeObstacle::HeldNotFree(block).into()),
         }
     }
 
@@ -332,10 +328,11 @@ impl<'p> NodePlanner<'p> {
     }
 
     fn exhausted(&self, passed_over: PassedOverPools) -> BlockedReason {
-        BlockedReason::Node(NodeObstacle::NodePoolsExhausted {
+        NodeObstacle::NodePoolsExhausted {
             passed_over,
             claimed: self.claimed.clone(),
-        })
+        }
+        .into()
     }
 }
 

@@ -4,7 +4,7 @@
 mod cilium_node;
 mod record;
 
-use super::blocked::{BlockedReason, NodeObstacle, UndoObstacle};
+use super::blocked::{BlockedReason, CommonObstacle, NodeObstacle, UndoObstacle};
 use super::candidates::{foreign, supply};
 use super::change::{Action, Edit, NodeChange, Reason, Target};
 use super::document::{ChangeDocument, EditDocument, PlanDocument};
@@ -136,7 +136,7 @@ impl UndoPlanner<'_> {
     /// back.
     fn checked(&self, node: &Node, change: NodeChange) -> Result<NodeChange, BlockedReason> {
         if !change.guard.is_known() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         if let Some(reason) = self.conflict(&change) {
             return Err(reason);
@@ -160,10 +160,8 @@ impl UndoPlanner<'_> {
         self.owners
             .conflict(change, &PerFamily::NONE)
             .map(|(block, owner)| match owner {
-                Owner::Claimant(other) => BlockedReason::Node(NodeObstacle::Claimed(block, other)),
-                Owner::Holder(_) | Owner::Foreign => {
-                    BlockedReason::Undo(UndoObstacle::CannotBeGivenBack(block))
-                }
+                Owner::Claimant(other) => NodeObstacle::Claimed(block, other).into(),
+                Owner::Holder(_) | Owner::Foreign => UndoObstacle::CannotBeGivenBack(block).into(),
             })
     }
 
@@ -174,7 +172,7 @@ impl UndoPlanner<'_> {
         }
         self.files
             .obstacle_to_new(node, block)
-            .map(|_| BlockedReason::Undo(UndoObstacle::CannotBeGivenBack(block)))
+            .map(|_| UndoObstacle::CannotBeGivenBack(block).into())
     }
 }
 

@@ -14,7 +14,7 @@ use super::change::Target;
 use super::lb::LbObstacle;
 use crate::openstack::{SubnetOverlap, UnresolvedSubnet};
 use ipam_cilium::observed::CiliumKind;
-use ipam_core::model::Origin;
+use ipam_core::model::{OWNER_LABEL, Origin};
 use ipam_core::net::Family;
 
 pub use node::{NodeConfigObstacle, NodeObstacle, PinObstacle, WritePathObstacle};
@@ -30,10 +30,46 @@ pub struct Blocked {
     pub origin: Option<Origin>,
 }
 
-/// Why a change must wait.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
-#[strum(serialize_all = "kebab-case")]
-pub enum BlockedReason {
+/// Declares [`BlockedReason`]: one variant for each enum of obstacles. An obstacle has a code and
+/// an explanation of its own.
+macro_rules! obstacles {
+    ($($(#[$doc:meta])* $variant:ident($obstacle:ident),)*) => {
+        /// Why a change must wait.
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum BlockedReason {
+            $($(#[$doc])* $variant($obstacle),)*
+        }
+
+        $(impl From<$obstacle> for BlockedReason {
+            fn from(obstacle: $obstacle) -> BlockedReason {
+                BlockedReason::$variant(obstacle)
+            }
+        })*
+
+        impl BlockedReason {
+            /// Stable code of the reason, in kebab case.
+            pub fn code(&self) -> &'static str {
+                match self {
+                    $(BlockedReason::$variant(obstacle) => obstacle.into(),)*
+                }
+            }
+
+            /// The reason and the way out.
+            pub(super) fn explain(&self) -> Explanation {
+                match self {
+                    $(BlockedReason::$variant(obstacle) => obstacle.explain(),)*
+                }
+            }
+        }
+
+        /// Every code of a blocked change.
+        pub(super) fn codes() -> impl Iterator<Item = &'static str> {
+            [$($obstacle::VARIANTS),*].into_iter().flatten().copied()
+        }
+    };
+}
+
+obstacles! {
     /// The write path cannot be used.
     WritePath(WritePathObstacle),
     /// Cilium's operator is in the way.
@@ -49,7 +85,15 @@ pub enum BlockedReason {
     /// An earlier apply cannot be undone.
     Undo(UndoObstacle),
     /// LoadBalancer addresses cannot be assigned as the files say.
-    LoadBalancing(Box<LbObstacle>),
+    LoadBalancing(LbObstacle),
+    /// Something that objects of several kinds depend on is missing or in the way.
+    Common(CommonObstacle),
+}
+
+/// What stops changes of several kinds of objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum CommonObstacle {
     /// The addresses of a Neutron subnet are unknown, so no block is known to be free.
     NeutronUnknown(Box<UnresolvedSubnet>),
     /// The block would overlap a Neutron subnet, or a better pool is full because of one. The
@@ -99,64 +143,43 @@ impl NotKept {
 }
 
 impl BlockedReason {
-    /// Stable code of the reason, in kebab case.
-    pub fn code(&self) -> &'static str {
-        match self {
-            BlockedReason::WritePath(obstacle) => obstacle.into(),
-            BlockedReason::Operator(obstacle) => obstacle.into(),
-            BlockedReason::Node(obstacle) => obstacle.into(),
-            BlockedReason::Pin(obstacle) => obstacle.into(),
-            BlockedReason::PodPool(obstacle) => obstacle.into(),
-            BlockedReason::NodeConfig(obstacle) => obstacle.into(),
-            BlockedReason::Undo(obstacle) => obstacle.into(),
-            BlockedReason::LoadBalancing(obstacle) => obstacle.code(),
-            BlockedReason::NeutronUnknown(_)
-            | BlockedReason::NeutronOverlap(_)
-            | BlockedReason::NoCilium
-            | BlockedReason::PodCidrUnreadable(_)
-            | BlockedReason::MissingUid
-            | BlockedReason::FamilyMissing(_)
-            | BlockedReason::FieldsNotKept(_)
-            | BlockedReason::ManagedByOther(_) => self.into(),
-        }
+    /// Whether the addresses of a Neutron subnet are unknown.
+    pub fn is_neutron_unknown(&self) -> bool {
+        matches!(
+            self,
+            BlockedReason::Common(CommonObstacle::NeutronUnknown(_))
+        )
     }
 
     /// What would unblock the change: a sentence for people.
     pub fn unblock(&self) -> String {
         self.explain().unblock
     }
+}
 
-    /// The reason and the way out.
-    pub(super) fn explain(&self) -> Explanation {
+impl CommonObstacle {
+    fn explain(&self) -> Explanation {
         match self {
-            BlockedReason::WritePath(obstacle) => obstacle.explain(),
-            BlockedReason::Operator(obstacle) => obstacle.explain(),
-            BlockedReason::Node(obstacle) => obstacle.explain(),
-            BlockedReason::Pin(obstacle) => obstacle.explain(),
-            BlockedReason::PodPool(obstacle) => obstacle.explain(),
-            BlockedReason::NodeConfig(obstacle) => obstacle.explain(),
-            BlockedReason::Undo(obstacle) => obstacle.explain(),
-            BlockedReason::LoadBalancing(obstacle) => obstacle.explain(),
-            BlockedReason::NeutronUnknown(subnet) => {
+            CommonObstacle::NeutronUnknown(subnet) => {
                 Explanation::new(subnet.to_string(), subnet.help())
             }
-            BlockedReason::NeutronOverlap(overlap) => {
+            CommonObstacle::NeutronOverlap(overlap) => {
                 Explanation::new(overlap.clone(), SubnetOverlap::HELP)
             }
-            BlockedReason::FieldsNotKept(not_kept) => not_kept.explain(),
-            BlockedReason::NoCilium => Explanation::new(
+            CommonObstacle::FieldsNotKept(not_kept) => not_kept.explain(),
+            CommonObstacle::NoCilium => Explanation::new(
                 "no cilium-config was found, so the field that Cilium reads is unknown",
                 "install Cilium first, pass --cilium-namespace if it runs elsewhere, or include its DaemonSet and ConfigMap in the cluster file",
             ),
-            BlockedReason::PodCidrUnreadable(text) => Explanation::new(
+            CommonObstacle::PodCidrUnreadable(text) => Explanation::new(
                 format!("it shows a block that cannot be read ({text})"),
                 "fix the field by hand; until then the blocks that it holds are unknown",
             ),
-            BlockedReason::MissingUid => Explanation::new(
+            CommonObstacle::MissingUid => Explanation::new(
                 "it has no uid or no resourceVersion, so a write could not be guarded",
                 "take the cluster file with `kubectl get … -o json` or `cilium-ipam snapshot`",
             ),
-            BlockedReason::FamilyMissing(family) => Explanation::new(
+            CommonObstacle::FamilyMissing(family) => Explanation::new(
                 format!(
                     "Cilium has {family} switched on and waits for an {family} block too, which could not be added later"
                 ),
@@ -164,41 +187,16 @@ impl BlockedReason {
                     "give its pool {family} `cidrs` and a block size, or switch {family} off in cilium-config"
                 ),
             ),
-            BlockedReason::ManagedByOther(owner) => Explanation::new(
+            CommonObstacle::ManagedByOther(owner) => Explanation::new(
                 format!(
-                    "its label app.kubernetes.io/managed-by names another manager: `{}`",
+                    "its label {} names another manager: `{}`",
+                    OWNER_LABEL.0,
                     owner.escape_debug()
                 ),
-                "remove it from that manager, or remove the label",
+                "remove it from that manager and remove the label, or remove it from these files",
             ),
         }
     }
-}
-
-/// Every code of a blocked change. Variants with codes of their own have none themselves.
-pub(super) fn codes() -> impl Iterator<Item = &'static str> {
-    const WITH_CODES: [&str; 8] = [
-        "write-path",
-        "operator",
-        "node",
-        "pin",
-        "pod-pool",
-        "node-config",
-        "undo",
-        "load-balancing",
-    ];
-    BlockedReason::VARIANTS
-        .iter()
-        .filter(|code| !WITH_CODES.contains(code))
-        .chain(WritePathObstacle::VARIANTS)
-        .chain(OperatorObstacle::VARIANTS)
-        .chain(NodeObstacle::VARIANTS)
-        .chain(PinObstacle::VARIANTS)
-        .chain(PodPoolObstacle::VARIANTS)
-        .chain(NodeConfigObstacle::VARIANTS)
-        .chain(UndoObstacle::VARIANTS)
-        .chain(LbObstacle::VARIANTS)
-        .copied()
 }
 
 impl fmt::Display for BlockedReason {
@@ -207,57 +205,9 @@ impl fmt::Display for BlockedReason {
     }
 }
 
-impl From<WritePathObstacle> for BlockedReason {
-    fn from(obstacle: WritePathObstacle) -> BlockedReason {
-        BlockedReason::WritePath(obstacle)
-    }
-}
-
-impl From<OperatorObstacle> for BlockedReason {
-    fn from(obstacle: OperatorObstacle) -> BlockedReason {
-        BlockedReason::Operator(obstacle)
-    }
-}
-
-impl From<NodeObstacle> for BlockedReason {
-    fn from(obstacle: NodeObstacle) -> BlockedReason {
-        BlockedReason::Node(obstacle)
-    }
-}
-
-impl From<PinObstacle> for BlockedReason {
-    fn from(obstacle: PinObstacle) -> BlockedReason {
-        BlockedReason::Pin(obstacle)
-    }
-}
-
-impl From<PodPoolObstacle> for BlockedReason {
-    fn from(obstacle: PodPoolObstacle) -> BlockedReason {
-        BlockedReason::PodPool(obstacle)
-    }
-}
-
-impl From<NodeConfigObstacle> for BlockedReason {
-    fn from(obstacle: NodeConfigObstacle) -> BlockedReason {
-        BlockedReason::NodeConfig(obstacle)
-    }
-}
-
-impl From<UndoObstacle> for BlockedReason {
-    fn from(obstacle: UndoObstacle) -> BlockedReason {
-        BlockedReason::Undo(obstacle)
-    }
-}
-
-impl From<LbObstacle> for BlockedReason {
-    fn from(obstacle: LbObstacle) -> BlockedReason {
-        BlockedReason::LoadBalancing(Box::new(obstacle))
-    }
-}
-
 impl From<UnresolvedSubnet> for BlockedReason {
     fn from(subnet: UnresolvedSubnet) -> BlockedReason {
-        BlockedReason::NeutronUnknown(Box::new(subnet))
+        CommonObstacle::NeutronUnknown(Box::new(subnet)).into()
     }
 }
 
@@ -370,7 +320,7 @@ mod tests {
         let block = "10.0.0.0/24".parse().unwrap();
         let code = |reason: BlockedReason| reason.code();
         assert_eq!(code(PinObstacle::NotFree(block).into()), "pin-not-free");
-        assert_eq!(code(BlockedReason::NoCilium), "no-cilium");
+        assert_eq!(code(CommonObstacle::NoCilium.into()), "no-cilium");
         assert_eq!(
             code(NodeObstacle::Claimed(block, "n".parse().unwrap()).into()),
             "block-claimed-or-quarantined"

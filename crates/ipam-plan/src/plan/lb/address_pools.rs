@@ -8,7 +8,7 @@ use super::super::change::{Change, Target};
 use super::obstacle::{AddressUser, LbObstacle};
 use super::{AddressPoolChange, PoolAction, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{self, BlockedReason, Plan};
+use crate::plan::{self, BlockedReason, CommonObstacle, Plan};
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
 };
@@ -115,13 +115,13 @@ impl PoolPlanner<'_> {
         let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
             _ if seen.is_ours() => PoolAction::Update,
             None => PoolAction::Adopt,
-            Some(owner) => return Err(LbObstacle::ManagedByOther(owner.clone()).into()),
+            Some(owner) => return Err(CommonObstacle::ManagedByOther(owner.clone()).into()),
         };
         if action == PoolAction::Update && is_as_wanted(seen, &after, &self.rules) {
             return Ok(None);
         }
         if !seen.version.is_known() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         let before = shown_of(seen, &after);
         Ok(Some(change(
@@ -264,20 +264,20 @@ impl Users {
         &self,
         wanted: &AddressPoolManifest,
         seen: Option<&SeenAddressPool>,
-    ) -> Result<(), LbObstacle> {
+    ) -> Result<(), BlockedReason> {
         let has = |range: &Range| {
             seen.is_some_and(|seen| seen.manifest.spec.ranges().any(|own| own.contains(range)))
         };
         let used = |range: Range| {
             let user = self.known.overlapping(&range).min()?;
-            Some(LbObstacle::PoolRangeInUse(range, user.0, user.1.clone()))
+            Some(LbObstacle::PoolRangeInUse(range, Box::new(user.clone())).into())
         };
         let mut further = wanted.spec.ranges().filter(|range| !has(range)).peekable();
         let is_more = further.peek().is_some()
             || seen.is_none_or(|seen| gives_more(&wanted.spec, &seen.manifest.spec));
         match (further.find_map(used), &self.unresolved) {
             (Some(obstacle), _) => Err(obstacle),
-            (None, Some(trouble)) if is_more => Err(LbObstacle::NeutronUnknown(trouble.clone())),
+            (None, Some(trouble)) if is_more => Err(trouble.clone().into()),
             (None, _) => Ok(()),
         }
     }

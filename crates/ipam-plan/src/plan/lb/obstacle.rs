@@ -5,10 +5,9 @@ use std::net::IpAddr;
 
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::openstack::UnresolvedSubnet;
 use crate::plan::blocked::Explanation;
 use ipam_cilium::lbipam::NotRead;
-use ipam_core::model::{AddressPoolName, NodeName, OWNER_LABEL, PoolName, ServiceName};
+use ipam_core::model::{AddressPoolName, NodeName, PoolName, ServiceName};
 use ipam_core::net::{Family, Range};
 
 /// Who has addresses that a pool would give.
@@ -44,12 +43,8 @@ pub enum LbObstacle {
     LbIpamDisabled,
     /// The running version cannot be given this spec.
     PoolFieldNotRead(NotRead),
-    /// The label names another manager of the pool.
-    ManagedByOther(String),
-    /// The addresses of a Neutron subnet are unknown.
-    NeutronUnknown(UnresolvedSubnet),
     /// A range overlaps addresses that something else has: both ranges and the user.
-    PoolRangeInUse(Range, Range, AddressUser),
+    PoolRangeInUse(Range, Box<(Range, AddressUser)>),
     /// The Service is for another controller.
     AnotherController(String),
     /// `spec.loadBalancerIP` asks for an address that is not in the pin.
@@ -81,23 +76,7 @@ impl fmt::Display for AddressUser {
     }
 }
 
-impl fmt::Display for LbObstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.explain().reason)
-    }
-}
-
 impl LbObstacle {
-    /// Stable code of the obstacle, in kebab case.
-    pub fn code(&self) -> &'static str {
-        self.into()
-    }
-
-    /// What would unblock the pool or the pin: a sentence for people.
-    pub fn unblock(&self) -> String {
-        self.explain().unblock
-    }
-
     /// The reason and the way out.
     pub(in crate::plan) fn explain(&self) -> Explanation {
         const ALLOW_LIST: &str =
@@ -133,21 +112,13 @@ impl LbObstacle {
                 };
                 Explanation::new(why.to_string(), unblock)
             }
-            LbObstacle::ManagedByOther(owner) => Explanation::new(
-                format!(
-                    "its label {} names another manager: `{}`",
-                    OWNER_LABEL.0,
-                    owner.escape_debug()
-                ),
-                "remove it from that manager and remove the label, or remove it from these files",
-            ),
-            LbObstacle::NeutronUnknown(subnet) => {
-                Explanation::new(subnet.to_string(), subnet.help())
+            LbObstacle::PoolRangeInUse(range, used) => {
+                let (used, user) = &**used;
+                Explanation::new(
+                    format!("{range} overlaps {used}, {user}"),
+                    "give the pool addresses that nothing else has",
+                )
             }
-            LbObstacle::PoolRangeInUse(range, used, user) => Explanation::new(
-                format!("{range} overlaps {used}, {user}"),
-                "give the pool addresses that nothing else has",
-            ),
             LbObstacle::AnotherController(class) => Explanation::new(
                 format!(
                     "LB-IPAM does not take it: its loadBalancerClass is `{}`",

@@ -11,7 +11,7 @@ use super::obstacle::{AddressUser, LbObstacle};
 use super::simulated_state::SimulatedState;
 use super::{ServiceChange, annotation_value, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{BlockedReason, Plan};
+use crate::plan::{BlockedReason, CommonObstacle, Plan};
 use ipam_cilium::lbipam::{
     ADDRESSES, AddressPool, Certainty, LbService, NotServed, OperatorState, ServingState,
     conflicts, may_share,
@@ -263,15 +263,15 @@ impl PinPlanner<'_> {
         if set(&service.requested(rules)) == set(addresses) {
             let has_all = set(addresses).is_subset(&set(&service.ingress));
             return match self.obstacle(pin, addresses, service).filter(|_| !has_all) {
-                Some(obstacle) => Err(obstacle.into()),
+                Some(obstacle) => Err(obstacle),
                 None => Ok(None),
             };
         }
         if let Some(obstacle) = self.obstacle(pin, addresses, service) {
-            return Err(obstacle.into());
+            return Err(obstacle);
         }
         if !service.version.is_known() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         let key = rules.addresses_annotation();
         Ok(Some(ServiceChange {
@@ -290,28 +290,29 @@ impl PinPlanner<'_> {
         pin: &ServicePin,
         addresses: &[IpAddr],
         service: &LbService,
-    ) -> Option<LbObstacle> {
+    ) -> Option<BlockedReason> {
         if let Some(why) = self.state.rules.why_not_served(service) {
-            return Some(match why {
+            let obstacle = match why {
                 NotServed::SwitchedOff | NotServed::Default(_) => LbObstacle::LbIpamDisabled,
                 NotServed::PartOff { class, .. } => LbObstacle::AnotherController(class.to_owned()),
                 NotServed::AnotherController(class) => LbObstacle::AnotherController(class),
-            });
+            };
+            return Some(obstacle.into());
         }
         if let Some(address) = service
             .spec_address()
             .filter(|address| !addresses.contains(address))
         {
-            return Some(LbObstacle::SpecRequestsOtherAddress(address));
+            return Some(LbObstacle::SpecRequestsOtherAddress(address).into());
         }
         let outside = addresses
             .iter()
             .find(|address| !self.gives(**address, service));
         if let Some(address) = outside {
-            return Some(LbObstacle::OutsidePools(*address));
+            return Some(LbObstacle::OutsidePools(*address).into());
         }
         if let Some(trouble) = &self.unresolved {
-            return Some(LbObstacle::NeutronUnknown(trouble.clone()));
+            return Some(trouble.clone().into());
         }
         for address in addresses.iter().copied().map(Range::from) {
             if let Some((pool, subnet)) = self
@@ -319,18 +320,13 @@ impl PinPlanner<'_> {
                 .iter()
                 .find(|(_, subnet)| subnet.overlaps(&address))
             {
-                return Some(LbObstacle::PoolRangeInUse(
-                    address,
-                    *subnet,
-                    AddressUser::NeutronPool(pool.clone()),
-                ));
+                let used = Box::new((*subnet, AddressUser::NeutronPool(pool.clone())));
+                return Some(LbObstacle::PoolRangeInUse(address, used).into());
             }
         }
         addresses.iter().find_map(|address| {
-            Some(LbObstacle::ServiceAddressHeld(
-                *address,
-                self.holder(*address, pin, service)?,
-            ))
+            let holder = self.holder(*address, pin, service)?;
+            Some(LbObstacle::ServiceAddressHeld(*address, holder).into())
         })
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use crate::openstack::SubnetPools;
-use crate::plan::blocked::{BlockedReason, NodeConfigObstacle, PodPoolObstacle};
+use crate::plan::blocked::{BlockedReason, CommonObstacle, NodeConfigObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
 use crate::plan::{self, Plan};
 use ipam_cilium::behaviours;
@@ -37,9 +37,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
         let name = name_of(pool);
         let is_blocked = blocked_pools.contains(&Target::PodPool(pool.name.to_string()));
         let wanted = match is_blocked {
-            true => Err(BlockedReason::NodeConfig(
-                NodeConfigObstacle::ChosenPoolBlocked(pool.name.clone()),
-            )),
+            true => Err(NodeConfigObstacle::ChosenPoolBlocked(pool.name.clone()).into()),
             false => wanted(pool, &name, &deciders),
         };
         let decided = subnets.only_resolved(wanted);
@@ -162,7 +160,7 @@ fn wanted(
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
     let (api, namespace) = place(deciders.observed)?;
     if let Some(obstacle) = obstacle(pool, name, deciders) {
-        return Err(BlockedReason::NodeConfig(obstacle));
+        return Err(obstacle.into());
     }
     let after = PodPoolSpec::Choice {
         nodes: pool.selector.clone(),
@@ -295,17 +293,15 @@ pub(super) fn other_settings(config: &NodeConfig) -> Vec<String> {
 
 pub(super) fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> {
     if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
-            spot.why.clone(),
-        )));
+        return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
     }
     let api = observed
         .node_config_api()
-        .ok_or(BlockedReason::NodeConfig(NodeConfigObstacle::NotServed))?;
+        .ok_or(NodeConfigObstacle::NotServed)?;
     let namespace = observed
         .cilium
         .namespace
         .clone()
-        .ok_or(BlockedReason::NoCilium)?;
+        .ok_or(CommonObstacle::NoCilium)?;
     Ok((api, namespace))
 }

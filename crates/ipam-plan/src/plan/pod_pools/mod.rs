@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::Plan;
-use super::blocked::{BlockedReason, PinObstacle, PodPoolObstacle};
+use super::blocked::{BlockedReason, CommonObstacle, PinObstacle, PodPoolObstacle};
 use super::change::{Change, Target};
 use super::lb::PoolAction;
 use ipam_cilium::lbipam::WrittenSelector;
@@ -75,7 +75,7 @@ pub(super) fn others_are_readable(pool: &Pool, observed: &Observed) -> Result<()
             .then(|| format!("CiliumPodIPPool {}: {text}", name.escape_debug()))
     });
     match unreadable {
-        Some(text) => Err(BlockedReason::PodCidrUnreadable(text)),
+        Some(text) => Err(CommonObstacle::PodCidrUnreadable(text).into()),
         None => Ok(()),
     }
 }
@@ -90,7 +90,7 @@ pub(super) fn reserved_stay(
     let was = merge(seen.cidrs().map(Block::range));
     let is_lost = |reserved: &&Range| covers(&was, reserved) && !covers(&cidrs, reserved);
     match seen.reserved.iter().find(is_lost) {
-        Some(reserved) => Err(BlockedReason::PodPool(PodPoolObstacle::Reserved(*reserved))),
+        Some(reserved) => Err(PodPoolObstacle::Reserved(*reserved).into()),
         None => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::super::lb::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolSpec, others_are_readable, reserved_stay};
 use crate::openstack::SubnetPools;
-use crate::plan::blocked::{BlockedReason, PodPoolObstacle};
+use crate::plan::blocked::{BlockedReason, CommonObstacle, PodPoolObstacle};
 use crate::plan::change::Target;
 use crate::plan::{self, Plan, foreign_ranges};
 use ipam_cilium::behaviours;
@@ -122,7 +122,7 @@ fn wanted(
     }
     let after = compiled(pool, taken, observed)?;
     if after.is_empty() {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Empty));
+        return Err(PodPoolObstacle::Empty.into());
     }
     check_ranges(pool, &after, cluster)?;
     let api = observed.pod_pool_api();
@@ -152,16 +152,16 @@ fn wanted(
     let action = match seen.labels.get(OWNER_LABEL.0) {
         _ if seen.is_ours() => PoolAction::Update,
         None => PoolAction::Adopt,
-        Some(owner) => return Err(BlockedReason::ManagedByOther(owner.clone())),
+        Some(owner) => return Err(CommonObstacle::ManagedByOther(owner.clone()).into()),
     };
     if let Some(text) = seen.unreadable.first() {
-        return Err(BlockedReason::PodCidrUnreadable(text.clone()));
+        return Err(CommonObstacle::PodCidrUnreadable(text.clone()).into());
     }
     if action == PoolAction::Update && seen.ranges == after {
         return Ok(None);
     }
     if !seen.version.is_known() {
-        return Err(BlockedReason::MissingUid);
+        return Err(CommonObstacle::MissingUid.into());
     }
     others_are_readable(pool, observed)?;
     reserved_stay(seen, &after)?;
@@ -177,19 +177,17 @@ fn wanted(
 /// Whether another owner keeps a pool that the files disable; only its blocks are known to the files.
 fn is_left_alone(pool: &Pool, observed: &Observed) -> Result<bool, BlockedReason> {
     if let Some(spot) = hidden(observed) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
-            spot.why.clone(),
-        )));
+        return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
     }
     if observed.pod_pools_served == PodPoolsServed::No {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::NotServed));
+        return Err(PodPoolObstacle::NotServed.into());
     }
     if pool.state != PoolState::Disabled {
         return Ok(false);
     }
     match observed.pod_pools.get(pool.name.as_str()) {
         Some(seen) if !seen.is_ours() => Ok(true),
-        _ => Err(BlockedReason::PodPool(PodPoolObstacle::Disabled)),
+        _ => Err(PodPoolObstacle::Disabled.into()),
     }
 }
 
@@ -202,16 +200,14 @@ fn check_ranges(
     // Cilium does not compare its pools, so it would hand out shared addresses twice. A pool that
     // gives addresses up does so in an earlier plan.
     if let Some((block, other)) = cluster.overlapping(pool.name.as_str(), after) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Overlaps(Box::new(
-            (block, other.to_owned()),
-        ))));
+        return Err(PodPoolObstacle::Overlaps(Box::new((block, other.to_owned()))).into());
     }
     let cilium = &cluster.observed.cilium;
     let is_missing = |family: &Family| {
         cilium.use_of(*family) == FamilyUse::Required && after.get(*family).is_none()
     };
     match Family::BOTH.into_iter().find(is_missing) {
-        Some(family) => Err(BlockedReason::FamilyMissing(family)),
+        Some(family) => Err(CommonObstacle::FamilyMissing(family).into()),
         None => Ok(()),
     }
 }
@@ -246,7 +242,7 @@ fn compiled(
                 .iter()
                 .any(|cidr| size.prefix_len() - cidr.prefix_len() > WIDEST)
         {
-            return Err(BlockedReason::PodPool(PodPoolObstacle::TooWide(WIDEST)));
+            return Err(PodPoolObstacle::TooWide(WIDEST).into());
         }
         *compiled.get_mut(family) = (!cidrs.is_empty()).then_some(PodRanges { cidrs, size });
     }
@@ -264,7 +260,7 @@ fn shrinks(
     for was in seen.ranges.iter() {
         let family = was.size.family();
         if after.get(family).is_some_and(|now| now.size != was.size) {
-            return Err(BlockedReason::PodPool(PodPoolObstacle::Size(was.size)));
+            return Err(PodPoolObstacle::Size(was.size).into());
         }
     }
     let cidrs = after.iter().flat_map(|now| &now.cidrs);
@@ -276,10 +272,7 @@ fn shrinks(
     let held = cluster.allocated.get(pool.name.as_str());
     let mut held = held.into_iter().flatten();
     if let Some((node, block)) = held.find(|(_, block)| !stays(*block)) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
-            *block,
-            (*node).clone(),
-        )));
+        return Err(PodPoolObstacle::InUse(*block, (*node).clone()).into());
     }
     let only_grows = seen.ranges.iter().all(|was| {
         let now = after
@@ -289,7 +282,7 @@ fn shrinks(
         now.starts_with(&was.cidrs)
     });
     if !only_grows && !remembers_given(cluster.observed) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Recut));
+        return Err(PodPoolObstacle::Recut.into());
     }
     // A node keeps a block that the operator hands out at this moment; the operator logs errors.
     Ok(if seen.cidrs().all(stays) {
@@ -318,24 +311,17 @@ fn deletion(
     cluster: &ClusterPools<'_>,
 ) -> Result<PodPoolChange, BlockedReason> {
     if let Some(spot) = hidden(cluster.observed) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
-            spot.why.clone(),
-        )));
+        return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
     }
     if let Some(config) = cluster.chosen_by.get(pool.as_str()) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::Chosen(
-            config.name.clone(),
-        )));
+        return Err(PodPoolObstacle::Chosen(config.name.clone()).into());
     }
     let held = cluster.allocated.get(pool.as_str());
     if let Some((node, block)) = held.and_then(|held| held.first()) {
-        return Err(BlockedReason::PodPool(PodPoolObstacle::InUse(
-            *block,
-            (*node).clone(),
-        )));
+        return Err(PodPoolObstacle::InUse(*block, (*node).clone()).into());
     }
     if !seen.version.is_known() {
-        return Err(BlockedReason::MissingUid);
+        return Err(CommonObstacle::MissingUid.into());
     }
     Ok(PodPoolChange {
         action: PoolAction::Delete,

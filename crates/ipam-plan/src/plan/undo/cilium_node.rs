@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Step, UndoPlanner};
-use crate::plan::blocked::{BlockedReason, UndoObstacle};
+use crate::plan::blocked::{BlockedReason, CommonObstacle, UndoObstacle};
 use crate::plan::change::{CiliumNodeObject, Edit, NodeConfigEdit, NodeConfigObject};
 use crate::plan::document::EditDocument;
 use crate::plan::write_path::node_config_name;
@@ -80,10 +80,10 @@ impl UndoPlanner<'_> {
             return Err(UndoObstacle::NotCreatedByUs(seen.pod_cidrs.clone()).into());
         }
         if !seen.version.is_known() {
-            return Err(BlockedReason::MissingUid);
+            return Err(CommonObstacle::MissingUid.into());
         }
         if let Some(text) = seen.unreadable.first() {
-            return Err(BlockedReason::PodCidrUnreadable(text.clone()));
+            return Err(CommonObstacle::PodCidrUnreadable(text.clone()).into());
         }
         let version = seen.version.clone();
         let object = match to {

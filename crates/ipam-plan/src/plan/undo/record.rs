@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{action, hazard};
-use crate::plan::blocked::{Blocked, BlockedReason, UndoObstacle};
+use crate::plan::blocked::{Blocked, UndoObstacle};
 use crate::plan::change::{
     Change, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit, NodeConfigObject, Reason, Target,
 };
@@ -101,10 +101,8 @@ impl PlanDocument {
             .filter(|change| change.undo.is_none())
             .map(|change| Blocked {
                 target: Target::Node(change.node.clone()),
-                reason: BlockedReason::Undo(UndoObstacle::NodeKeeps(
-                    change.edit.write_path(),
-                    change.after.clone(),
-                )),
+                reason: UndoObstacle::NodeKeeps(change.edit.write_path(), change.after.clone())
+                    .into(),
                 origin: None,
             });
         let limits = exceeded_limits(&undone, &desired.policy, observed);

@@ -17,7 +17,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::blocked::{BlockedReason, OperatorObstacle, WritePathObstacle};
+use super::blocked::{BlockedReason, CommonObstacle, OperatorObstacle, WritePathObstacle};
 use super::change::{CiliumNodeObject, Edit};
 use crate::allocators::OtherAllocator;
 use ipam_cilium::observed::{
@@ -128,9 +128,11 @@ impl<'p> Paths<'p> {
     ) -> Result<Edit, BlockedReason> {
         match self.path.clone()? {
             ModePath::CiliumNode(wanted) => self.on_cilium_node(node, wanted, blocks),
-            ModePath::Node(_) => Err(BlockedReason::WritePath(
-                WritePathObstacle::WritePathNotRead(WritePath::CiliumNode, IpamMode::Kubernetes),
-            )),
+            ModePath::Node(_) => Err(WritePathObstacle::WritePathNotRead(
+                WritePath::CiliumNode,
+                IpamMode::Kubernetes,
+            )
+            .into()),
         }
     }
 
@@ -142,7 +144,7 @@ impl<'p> Paths<'p> {
             .iter()
             .find(|family| blocks.get(**family).is_none())
         {
-            return Err(BlockedReason::FamilyMissing(*family));
+            return Err(CommonObstacle::FamilyMissing(*family).into());
         }
         let mut pod_cidrs: Vec<Block> = blocks.iter().copied().collect();
         pod_cidrs.sort_by_key(|block| block.family() != self.primary);
@@ -155,11 +157,9 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
     let mode = match mode {
         ModeSeen::Known(mode) => *mode,
         ModeSeen::Unknown(text) => {
-            return Err(BlockedReason::WritePath(WritePathObstacle::ModeUnknown(
-                text.clone(),
-            )));
+            return Err(WritePathObstacle::ModeUnknown(text.clone()).into());
         }
-        ModeSeen::NoSettings => return Err(BlockedReason::NoCilium),
+        ModeSeen::NoSettings => return Err(CommonObstacle::NoCilium.into()),
     };
     match (mode, choice) {
         (IpamMode::Kubernetes, Auto | Forced(WritePath::NodeSpec | WritePath::NodeConfig)) => {
@@ -172,12 +172,10 @@ fn mode_path(mode: &ModeSeen, choice: WritePathChoice) -> Result<ModePath, Block
         (IpamMode::ClusterPool, Forced(WritePath::CiliumNode)) => {
             Ok(ModePath::CiliumNode(Wanted::ByName))
         }
-        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => Err(
-            BlockedReason::WritePath(WritePathObstacle::WritePathNotRead(path, mode)),
-        ),
-        (mode, _) => Err(BlockedReason::WritePath(
-            WritePathObstacle::UnsupportedIpamMode(mode),
-        )),
+        (IpamMode::Kubernetes | IpamMode::ClusterPool | IpamMode::MultiPool, Forced(path)) => {
+            Err(WritePathObstacle::WritePathNotRead(path, mode).into())
+        }
+        (mode, _) => Err(WritePathObstacle::UnsupportedIpamMode(mode).into()),
     }
 }
 
@@ -193,26 +191,24 @@ impl Paths<'_> {
         if let Some(first) = unread.first().filter(|_| !node.spec.is_empty()) {
             return match reads {
                 AnnotationReads::Yes(keys) => Ok(annotate(unread, keys)),
-                _ => Err(BlockedReason::WritePath(
-                    WritePathObstacle::SpecIsWriteOnce(first.family()),
-                )),
+                _ => Err(WritePathObstacle::SpecIsWriteOnce(first.family()).into()),
             };
         }
         // The other allocator would write `spec.podCIDRs`, and then Cilium ignores the annotation.
         if let Some(rival) = self.rival {
             let obstacle = WritePathObstacle::OtherAllocator(rival.clone());
-            return Err(BlockedReason::WritePath(obstacle));
+            return Err(obstacle.into());
         }
         match (field, reads) {
             (NodeField::Spec, _) => Ok(Edit::NodeSpec {
                 pod_cidrs: self.all_families(blocks)?,
             }),
             (NodeField::Annotation, AnnotationReads::Yes(keys)) => Ok(annotate(unread, keys)),
-            (NodeField::Annotation, AnnotationReads::GateClosed) => Err(BlockedReason::WritePath(
-                WritePathObstacle::AnnotationNotRead,
-            )),
+            (NodeField::Annotation, AnnotationReads::GateClosed) => {
+                Err(WritePathObstacle::AnnotationNotRead.into())
+            }
             (NodeField::Annotation, AnnotationReads::VersionUnknown) => {
-                Err(BlockedReason::WritePath(WritePathObstacle::VersionUnknown))
+                Err(WritePathObstacle::VersionUnknown.into())
             }
         }
     }
@@ -244,9 +240,7 @@ impl Paths<'_> {
         if cilium_node
             .is_some_and(|seen| seen.owner.as_ref().is_some_and(|owner| *owner != node.uid))
         {
-            return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
-                WritePath::CiliumNode,
-            )));
+            return Err(WritePathObstacle::StaleOwner(WritePath::CiliumNode).into());
         }
         let mut new = CiliumNodeObject::New(node.attention);
         match self.observed.block_allocator(node) {
@@ -254,14 +248,14 @@ impl Paths<'_> {
             BlockAllocator::SkippedNode => self.outside_operators_ranges(blocks)?,
             BlockAllocator::ScaledToZero => self.as_the_operator_would(node, blocks)?,
             BlockAllocator::Unseen => {
-                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+                return Err(OperatorObstacle::Unseen.into());
             }
             BlockAllocator::Operator if wanted == Wanted::Automatically => {
-                return Err(BlockedReason::Operator(OperatorObstacle::Gives));
+                return Err(OperatorObstacle::Gives.into());
             }
             BlockAllocator::Operator => {
                 if cilium_node.is_some() {
-                    return Err(BlockedReason::Operator(OperatorObstacle::Gives));
+                    return Err(OperatorObstacle::Gives.into());
                 }
                 self.as_the_operator_would(node, blocks)?;
                 new = CiliumNodeObject::Filled;
@@ -270,7 +264,7 @@ impl Paths<'_> {
         let object = match cilium_node {
             None => new,
             Some(seen) if !seen.version.is_known() => {
-                return Err(BlockedReason::MissingUid);
+                return Err(CommonObstacle::MissingUid.into());
             }
             Some(seen) => CiliumNodeObject::Seen(seen.version.clone()),
         };
@@ -296,19 +290,15 @@ impl Paths<'_> {
             .get_or_init(|| OperatorBlocks::new(self.observed));
         for block in blocks.iter() {
             if let Some(refusal) = known.refusal(*block, &node.name) {
-                return Err(BlockedReason::Operator(OperatorObstacle::Refuses(
-                    Box::new(refusal),
-                )));
+                return Err(OperatorObstacle::Refuses(Box::new(refusal)).into());
             }
             let Some(mask) = self.observed.operator_mask(block.family()) else {
-                return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+                return Err(OperatorObstacle::Unseen.into());
             };
             // The operator would treat a larger block as free while a part of it is free. A smaller
             // one would use up a whole block.
             if block.size().prefix_len() != mask {
-                return Err(BlockedReason::Operator(OperatorObstacle::BlockSize(
-                    *block, mask,
-                )));
+                return Err(OperatorObstacle::BlockSize(*block, mask).into());
             }
         }
         Ok(())
@@ -320,7 +310,7 @@ impl Paths<'_> {
             .families()
             .any(|family| self.observed.operator_ranges(family).is_empty())
         {
-            return Err(BlockedReason::Operator(OperatorObstacle::Unseen));
+            return Err(OperatorObstacle::Unseen.into());
         }
         let is_operators = |block: &&Block| {
             self.observed
@@ -329,9 +319,7 @@ impl Paths<'_> {
                 .any(|range| range.overlaps(**block))
         };
         blocks.iter().find(is_operators).map_or(Ok(()), |block| {
-            Err(BlockedReason::Operator(OperatorObstacle::InsideRanges(
-                *block,
-            )))
+            Err(OperatorObstacle::InsideRanges(*block).into())
         })
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::blocked::{
-    BlockedReason, NodeConfigObstacle, PodPoolObstacle, WritePathObstacle,
+    BlockedReason, CommonObstacle, NodeConfigObstacle, PodPoolObstacle, WritePathObstacle,
 };
 use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
@@ -65,26 +65,23 @@ impl Paths<'_> {
     ) -> Result<NodeConfigEdit, BlockedReason> {
         let observed = self.observed;
         if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-            return Err(BlockedReason::PodPool(PodPoolObstacle::Hidden(
-                spot.why.clone(),
-            )));
+            return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
         }
         let name = node_config_name(&node.name);
         let api = observed
             .node_config_api()
-            .ok_or(BlockedReason::NodeConfig(NodeConfigObstacle::NotServed))?;
+            .ok_or(NodeConfigObstacle::NotServed)?;
         let namespace = observed
             .cilium
             .namespace
             .clone()
-            .ok_or(BlockedReason::NoCilium)?;
+            .ok_or(CommonObstacle::NoCilium)?;
         let hostname = self.hostname(node)?;
         if name.len() > 253 {
-            return Err(BlockedReason::NodeConfig(
-                NodeConfigObstacle::CannotBeSelected(format!(
-                    "its name is too long for a CiliumNodeConfig: {name}"
-                )),
-            ));
+            return Err(NodeConfigObstacle::CannotBeSelected(format!(
+                "its name is too long for a CiliumNodeConfig: {name}"
+            ))
+            .into());
         }
         let seen = observed.node_config(&name);
         if let Some(seen) = seen {
@@ -116,9 +113,7 @@ impl Paths<'_> {
         for family in blocks.families() {
             let key = range_setting(family);
             if let Some(why) = observed.cilium.overriding_is_off(key) {
-                return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::ConfigConflict(why),
-                ));
+                return Err(NodeConfigObstacle::ConfigConflict(why).into());
             }
             let source = observed
                 .setting(&node.labels, key)
@@ -129,9 +124,10 @@ impl Paths<'_> {
                 Some(SettingSource::ConfigMap) | None => false,
             };
             if let Some(source) = source.filter(|_| wins) {
-                return Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::ConfigConflict(format!("{key} is set by {source}")),
-                ));
+                return Err(NodeConfigObstacle::ConfigConflict(format!(
+                    "{key} is set by {source}"
+                ))
+                .into());
             }
         }
         Ok(())
@@ -141,9 +137,10 @@ impl Paths<'_> {
     fn hostname(&self, node: &Node) -> Result<String, BlockedReason> {
         let hostname = node.labels.get(HOSTNAME_LABEL).cloned();
         let Some(hostname) = hostname.filter(|hostname| !hostname.is_empty()) else {
-            return Err(BlockedReason::NodeConfig(
-                NodeConfigObstacle::CannotBeSelected(format!("it has no label {HOSTNAME_LABEL}")),
-            ));
+            return Err(NodeConfigObstacle::CannotBeSelected(format!(
+                "it has no label {HOSTNAME_LABEL}"
+            ))
+            .into());
         };
         let hostnames = self.hostnames.get_or_init(|| by_hostname(self.observed));
         let mut nodes = hostnames.get(hostname.as_str()).into_iter().flatten();
@@ -151,9 +148,7 @@ impl Paths<'_> {
             None => Ok(hostname),
             Some(other) => {
                 let why = format!("node {other} has the same label {HOSTNAME_LABEL}");
-                Err(BlockedReason::NodeConfig(
-                    NodeConfigObstacle::CannotBeSelected(why),
-                ))
+                Err(NodeConfigObstacle::CannotBeSelected(why).into())
             }
         }
     }
@@ -165,14 +160,10 @@ fn check_owner(seen: &NodeConfig, node: &Node, hostname: &str) -> Result<(), Blo
     let is_for_it = alone.is_ok_and(|alone| seen.nodes == Selector::all_of([alone]));
     if !seen.is_ours() || !seen.version.is_known() || !is_for_it {
         let name = seen.name.clone();
-        return Err(BlockedReason::NodeConfig(NodeConfigObstacle::OfAnother(
-            name,
-        )));
+        return Err(NodeConfigObstacle::OfAnother(name).into());
     }
     if seen.owner.as_ref().is_some_and(|owner| *owner != node.uid) {
-        return Err(BlockedReason::WritePath(WritePathObstacle::StaleOwner(
-            WritePath::NodeConfig,
-        )));
+        return Err(WritePathObstacle::StaleOwner(WritePath::NodeConfig).into());
     }
     Ok(())
 }
