@@ -14,7 +14,9 @@ use ipam_cilium::observed::{
 use ipam_core::claims::Claims;
 use ipam_core::model::{AddressPoolName, NodeName, ServiceName};
 use ipam_desired::CustomKind;
-use ipam_plan::plan::{AddressPoolChange, PodPoolChange, PodPoolObject, ServiceChange};
+use ipam_plan::plan::{
+    AddressPoolChange, AddressPoolObject, PodPoolChange, PodPoolObject, ServiceChange,
+};
 
 /// The object that a write changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,8 +144,7 @@ pub(super) fn guard(version: &ObjectVersion) -> Value {
 impl From<&AddressPoolChange> for Write {
     fn from(change: &AddressPoolChange) -> Write {
         let AddressPoolChange {
-            name,
-            api,
+            object: AddressPoolObject { api, name },
             before,
             after,
             guard,

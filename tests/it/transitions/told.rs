@@ -9,13 +9,15 @@ use serde_json::{Value, json};
 use super::scenario::{Action, Scenario, Wave, id_of, without_nulls};
 use ipam_cilium::lbipam::{
     AddressPool, AddressPoolApi, Certainty, Conflict, GainedAddress, InOrder, LbRules, LbService,
-    OperatorState, Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, Translation,
-    conflicts, evaluate_in, prospects,
+    OperatorState, Pending, Prospect, Rivalry, ServiceOutcome, ServingOrder, conflicts,
+    evaluate_in, prospects,
 };
 use ipam_cilium::observed::{Observed, ObservedKind, Reader, SeenAddressPool};
-use ipam_core::model::{Hazard, ObjectVersion, ServiceName};
+use ipam_core::model::{ObjectVersion, ServiceName};
 use ipam_core::net::{Family, Range};
-use ipam_plan::plan::{AddressPoolChange, Change, LossTime, PoolAction, effects};
+use ipam_plan::plan::{
+    AddressPoolChange, AddressPoolObject, Change, LossTime, PoolAction, effects,
+};
 
 /// What is foretold of one Service.
 #[derive(Debug, Default)]
@@ -152,18 +154,15 @@ fn of_changes(before: &Observed, wave: &Wave) -> Telling {
         let known = state.address_pools.get(name).cloned();
         apply(action, &mut state);
         let after = state.address_pools.get(name);
-        changes.push(Change::AddressPool(Box::new(AddressPoolChange {
-            action: PoolAction::Update,
-            name: name.parse().unwrap(),
+        let object = AddressPoolObject {
             api: AddressPoolApi::V2Alpha1,
-            before: known.map(|pool| pool.manifest),
-            after: after.map(|pool| pool.manifest.clone()),
-            translation: Translation::None,
-            author: None,
-            hazard: Hazard::None,
-            guard: ObjectVersion::default(),
-            origin: None,
-        })));
+            name: name.parse().unwrap(),
+        };
+        let before = known.map(|pool| pool.manifest);
+        let specs = (before, after.map(|pool| pool.manifest.clone()));
+        let guard = ObjectVersion::default();
+        let change = AddressPoolChange::new(PoolAction::Update, object, specs, guard);
+        changes.push(Change::from(change));
     }
     let effects = effects(&changes, before);
     let told = effects.services.into_iter().map(|effect| {

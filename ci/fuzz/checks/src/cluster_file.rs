@@ -141,7 +141,7 @@ fn assert_kept(before: &str, after: &str, applied: &Applied) {
         .collect();
     let of_pools = |is_of: fn(&AddressPoolChange) -> bool| -> BTreeSet<String> {
         let pools = changes().filter_map(|change| match change {
-            Change::AddressPool(pool) if is_of(pool) => Some(pool.name.to_string()),
+            Change::AddressPool(pool) if is_of(pool) => Some(pool.object.name.to_string()),
             _ => None,
         });
         pools.collect()

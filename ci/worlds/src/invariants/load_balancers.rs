@@ -42,12 +42,13 @@ impl Checks<'_> {
     fn is_allowed(&self, change: &AddressPoolChange) -> bool {
         let AddressPoolChange {
             action,
-            name,
+            object,
             before,
             after,
             guard,
             ..
         } = change;
+        let name = &object.name;
         let seen = self.observed.address_pools.get(name.as_str());
         let is_wanted = self.desired.address_pools.contains_key(name);
         let is_ours = seen.is_some_and(SeenAddressPool::is_ours);

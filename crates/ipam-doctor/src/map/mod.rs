@@ -327,7 +327,7 @@ fn address_pools(observed: &Observed, plan: &Plan) -> BTreeMap<String, ObjectRan
             .after
             .iter()
             .flat_map(|manifest| manifest.spec.ranges());
-        let ranges = pools.entry(change.name.to_string()).or_default();
+        let ranges = pools.entry(change.object.name.to_string()).or_default();
         ranges.after = after.flat_map(|range| range.blocks()).collect();
     }
     pools

@@ -19,6 +19,7 @@ mod lb;
 mod misplaced;
 mod node_planner;
 mod overview;
+mod owned;
 mod owners;
 mod pod_pools;
 mod pool_use;
@@ -63,11 +64,12 @@ pub use drift::{Drift, FieldDrift, PairsDrift};
 pub use file_blocks::pools_of;
 pub(crate) use lb::at_start;
 pub use lb::{
-    AddressPoolChange, AddressUser, Effects, LbObstacle, LossTime, LostAddress, Outlook,
-    PoolAction, ServiceChange, ServiceEffect, effects,
+    AddressPoolChange, AddressPoolObject, AddressUser, Effects, LbObstacle, LossTime, LostAddress,
+    Outlook, ServiceChange, ServiceEffect, effects,
 };
 pub use misplaced::{Misplaced, MisplacedReason};
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
+pub use owned::{Owned, OwnedChange, PoolAction};
 pub use owners::{claim_changes, settle_applied};
 pub use pod_pools::priority_in;
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};

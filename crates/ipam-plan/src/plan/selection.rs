@@ -245,7 +245,10 @@ impl Members {
     fn has_change(&self, change: &Change) -> bool {
         match change {
             Change::Port(change) => self.has_node(&change.node),
-            Change::PodPool(change) => self.has_pool(change.pool.as_str()),
+            Change::PodPool(change) => change
+                .pool
+                .as_ref()
+                .is_some_and(|pool| self.has_pool(pool.as_str())),
             Change::AddressPool(_) | Change::Service(_) | Change::Node(_) => {
                 self.has(&change.target())
             }
@@ -259,7 +262,9 @@ impl Members {
             .iter()
             .any(|change| matches!(change, Change::Service(_)) && self.has_change(change));
         let is_excluded = |change: &Change| match change {
-            Change::AddressPool(change) => self.excluded.pools.contains(change.name.as_str()),
+            Change::AddressPool(change) => {
+                self.excluded.pools.contains(change.object.name.as_str())
+            }
             Change::Service(_) | Change::Node(_) | Change::PodPool(_) | Change::Port(_) => false,
         };
         let lacks_pools = changes.iter().any(is_excluded);

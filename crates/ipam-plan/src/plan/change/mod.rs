@@ -9,7 +9,8 @@ mod node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::lb::{AddressPoolChange, PoolAction, ServiceChange};
+use super::lb::{AddressPoolChange, ServiceChange};
+use super::owned::{Owned, PoolAction};
 use super::pod_pools::PodPoolChange;
 use super::ports::PortChange;
 use ipam_cilium::observed::{NodeConfigApi, OperatorAttention};
@@ -51,7 +52,7 @@ impl Change {
     /// The object.
     pub fn target(&self) -> Target {
         match self {
-            Change::AddressPool(change) => Target::AddressPool(change.name.clone()),
+            Change::AddressPool(change) => change.object.target(),
             Change::Service(change) => Target::Service(change.service.clone()),
             Change::PodPool(change) => change.object.target(),
             Change::Port(change) => Target::Port(change.port.clone()),

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{ChangeDocument, EditDocument, OriginDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, ChangeAction, Target, TargetKind};
-use crate::plan::lb::{AddressPoolChange, Effects, PoolAction, ServiceChange};
-use ipam_cilium::lbipam::{AddressBlock, AddressPoolManifest, Certainty, Translation};
-use ipam_cilium::observed::FIELD_MANAGER;
+use crate::plan::lb::{Effects, ServiceChange};
+use crate::plan::owned::PoolAction;
+use ipam_cilium::lbipam::Certainty;
 use ipam_core::model::grouped_digits;
 
 /// Counts of pools and Services.
@@ -107,65 +107,6 @@ fn lost_in_words(certain: usize, possible: usize, losing: Losing) -> Option<Stri
         }
     };
     Some(parts)
-}
-
-fn ranges(manifest: Option<&AddressPoolManifest>) -> Vec<String> {
-    let spec = manifest.map(|manifest| &manifest.spec);
-    spec.into_iter()
-        .flat_map(|spec| spec.cidrs.iter().chain(&spec.blocks))
-        .map(AddressBlock::text)
-        .collect()
-}
-
-impl From<&AddressPoolChange> for ChangeDocument {
-    fn from(change: &AddressPoolChange) -> ChangeDocument {
-        ChangeDocument {
-            action: change.action.into(),
-            kind: TargetKind::AddressPool,
-            name: change.name.to_string(),
-            write_path: change.api.to_string(),
-            before: ranges(change.before.as_ref()),
-            after: ranges(change.after.as_ref()),
-            pool: None,
-            failure_domain: None,
-            reason: change.reason(),
-            hazard: change.hazard,
-            edit: EditDocument::AddressPool(change.after.clone()),
-            undo: Some(EditDocument::AddressPool(change.before.clone())),
-            guard: change.guard.clone(),
-            origin: change.origin.as_ref().map(OriginDocument::from),
-            needs_approval: Vec::new(),
-        }
-    }
-}
-
-impl AddressPoolChange {
-    /// Why the pool changes, with remarks on the translation to another API version.
-    fn reason(&self) -> String {
-        let why = match self.action {
-            PoolAction::Create => "in the files, and not in the cluster".to_owned(),
-            PoolAction::Update => match self.author.as_ref() {
-                Some((manager, time)) if manager != FIELD_MANAGER => {
-                    format!("differs from the files; last written by {manager} at {time}")
-                }
-                _ => "differs from the files".to_owned(),
-            },
-            PoolAction::Adopt => {
-                "a person or another tool made it; from the apply on, these files manage it"
-                    .to_owned()
-            }
-            PoolAction::Delete => "ours, and not in the files".to_owned(),
-        };
-        why + match self.translation {
-            Translation::None => "",
-            Translation::CidrsToBlocks => {
-                "; `cidrs` are written as `blocks`, which 1.15 and every later Cilium reads"
-            }
-            Translation::BlocksToCidrs => {
-                "; `blocks` are written as `cidrs`, because this Cilium reads no `blocks`"
-            }
-        }
-    }
 }
 
 impl From<&ServiceChange> for ChangeDocument {

@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChangeDocument, EditDocument, OriginDocument};
+use super::{ChangeDocument, EditDocument};
 use crate::plan::Plan;
 use crate::plan::change::{Change, Target, TargetKind};
-use crate::plan::lb::PoolAction;
-use crate::plan::pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
+use crate::plan::owned::PoolAction;
+use crate::plan::pod_pools::PodPoolSpec;
 use ipam_cilium::observed::{NodeConfig, Observed, SeenPodPool};
-use ipam_core::model::Hazard;
 
 /// Counts of `CiliumPodIPPool`s and of the `CiliumNodeConfig`s that choose among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,66 +48,6 @@ impl PodPoolSummary {
     pub fn changes_nothing(&self) -> bool {
         self.changes() == 0
     }
-}
-
-impl From<&PodPoolChange> for ChangeDocument {
-    fn from(change: &PodPoolChange) -> ChangeDocument {
-        let PodPoolChange {
-            action,
-            object,
-            pool,
-            before,
-            after,
-            hazard,
-            disturbed: _,
-            guard,
-            origin,
-            lost_fields,
-        } = change;
-        let json = |spec: &Option<PodPoolSpec>| {
-            EditDocument::PodPool(spec.as_ref().map(PodPoolSpec::to_json))
-        };
-        let texts =
-            |spec: &Option<PodPoolSpec>| spec.as_ref().map(PodPoolSpec::texts).unwrap_or_default();
-        let target = object.target();
-        ChangeDocument {
-            action: (*action).into(),
-            kind: target.kind(),
-            name: target.name(),
-            write_path: "pod-ip-pool".to_owned(),
-            before: texts(before),
-            after: texts(after),
-            pool: Some(pool.to_string()),
-            failure_domain: None,
-            reason: reason(change),
-            hazard: *hazard,
-            edit: json(after),
-            undo: lost_fields.is_empty().then(|| json(before)),
-            guard: guard.clone(),
-            origin: origin.as_ref().map(OriginDocument::from),
-            needs_approval: Vec::new(),
-        }
-    }
-}
-
-fn reason(change: &PodPoolChange) -> String {
-    let pool = &change.pool;
-    let why = match (&change.object, &change.after) {
-        (PodPoolObject::Pool(..), Some(_)) => {
-            format!("addresses of pool {pool}, without what is reserved or used")
-        }
-        (PodPoolObject::Choice(..), Some(_)) => {
-            format!("makes pool {pool} the default of its nodes")
-        }
-        (_, None) => format!("no file declares pool {pool}"),
-    };
-    let when = match (&change.object, change.hazard) {
-        (PodPoolObject::Choice(..), Hazard::Disruptive | Hazard::Destructive) => {
-            "; takes effect when agents restart"
-        }
-        _ => "",
-    };
-    why + when
 }
 
 /// Whether the object has the planned spec.

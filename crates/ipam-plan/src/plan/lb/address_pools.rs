@@ -6,17 +6,15 @@ use serde_json::json;
 
 use super::super::change::{Change, Target};
 use super::obstacle::{AddressUser, LbObstacle};
-use super::{AddressPoolChange, PoolAction, hidden};
+use super::{AddressPoolChange, AddressPoolObject, hidden};
 use crate::openstack::{SubnetPools, UnresolvedSubnet};
-use crate::plan::{self, BlockedReason, CommonObstacle, Plan};
+use crate::plan::{self, BlockedReason, Plan, PoolAction};
 use ipam_cilium::lbipam::{
     AddressPoolApi, AddressPoolManifest, AddressPoolSpec, LbRules, Translation, WrittenSelector,
 };
-use ipam_cilium::observed::{CiliumKind, Observed, ObservedKind, SeenAddressPool};
+use ipam_cilium::observed::{CiliumKind, FIELD_MANAGER, Observed, ObservedKind, SeenAddressPool};
 use ipam_core::claims::Claims;
-use ipam_core::model::{
-    AddressPoolName, Finding, Hazard, OWNER_LABEL, ObjectRef, ObjectVersion, Rule, Severity,
-};
+use ipam_core::model::{AddressPoolName, Finding, OWNER_LABEL, ObjectRef, Rule, Severity};
 use ipam_core::net::{Range, RangeIndex};
 use ipam_desired::{AddressPoolsAsked, Desired, WantedAddressPool};
 
@@ -52,7 +50,7 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
         plan.record(Target::AddressPool(name), None, decided);
     }
     let order = |change: &Change| match change {
-        Change::AddressPool(change) => Some((change.action, change.name.clone())),
+        Change::AddressPool(change) => Some((change.action, change.object.name.clone())),
         Change::Service(_) | Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
     };
     plan.changes.sort_by_key(order);
@@ -86,50 +84,29 @@ impl PoolPlanner<'_> {
         plan::keeps(self.observed, kind, api.as_str(), &spec)?;
         let seen = self.observed.address_pools.get(wanted.name.as_str());
         self.users.refuse(&after, seen)?;
-        let change =
-            |action, before: Option<AddressPoolManifest>, guard, author| AddressPoolChange {
-                action,
-                name: wanted.name.clone(),
-                api,
-                translation: match &before {
-                    Some(before) if before.spec.cidrs.is_empty() == after.spec.cidrs.is_empty() => {
-                        Translation::None
-                    }
-                    _ => translation,
-                },
-                before,
-                after: Some(after.clone()),
-                author,
-                hazard: Hazard::None,
-                guard,
-                origin: Some(wanted.origin.clone()),
-            };
-        let Some(seen) = seen else {
-            return Ok(Some(change(
-                PoolAction::Create,
-                None,
-                ObjectVersion::default(),
-                None,
-            )));
+        let object = AddressPoolObject {
+            api,
+            name: wanted.name.clone(),
         };
-        let action = match seen.manifest.labels.get(OWNER_LABEL.0) {
-            _ if seen.is_ours() => PoolAction::Update,
-            None => PoolAction::Adopt,
-            Some(owner) => return Err(CommonObstacle::ManagedByOther(owner.clone()).into()),
+        let has_field = |seen: &SeenAddressPool| {
+            seen.manifest.spec.cidrs.is_empty() == after.spec.cidrs.is_empty()
         };
-        if action == PoolAction::Update && is_as_wanted(seen, &after, &self.rules) {
+        let translation = match seen.is_some_and(has_field) {
+            true => Translation::None,
+            false => translation,
+        };
+        let shown = seen.map(|seen| (&seen.manifest.labels, &seen.version, shown_of(seen, &after)));
+        let is_as_wanted =
+            |_: &_, after: &_| Ok(seen.is_some_and(|seen| is_as_wanted(seen, after, &self.rules)));
+        let Some(change) = AddressPoolChange::towards(after, object, shown, is_as_wanted)? else {
             return Ok(None);
-        }
-        if !seen.version.is_known() {
-            return Err(CommonObstacle::MissingUid.into());
-        }
-        let before = shown_of(seen, &after);
-        Ok(Some(change(
-            action,
-            Some(before),
-            seen.version.clone(),
-            seen.author.clone(),
-        )))
+        };
+        let author = seen.and_then(|seen| seen.author.as_ref());
+        Ok(Some(AddressPoolChange {
+            reason: reason(change.action, author, translation),
+            origin: Some(wanted.origin.clone()),
+            ..change
+        }))
     }
 
     /// The spec without the addresses that the pool reserves.
@@ -145,17 +122,14 @@ impl PoolPlanner<'_> {
         name: &AddressPoolName,
         seen: &SeenAddressPool,
     ) -> Result<AddressPoolChange, LbObstacle> {
-        Ok(AddressPoolChange {
-            action: PoolAction::Delete,
-            name: name.clone(),
+        let object = AddressPoolObject {
             api: self.api()?,
-            before: Some(seen.manifest.clone()),
-            after: None,
-            translation: Translation::None,
-            author: seen.author.clone(),
-            hazard: Hazard::None,
-            guard: seen.version.clone(),
-            origin: None,
+            name: name.clone(),
+        };
+        let (specs, guard) = ((Some(seen.manifest.clone()), None), seen.version.clone());
+        Ok(AddressPoolChange {
+            reason: reason(PoolAction::Delete, None, Translation::None),
+            ..AddressPoolChange::new(PoolAction::Delete, object, specs, guard)
         })
     }
 
@@ -169,6 +143,35 @@ impl PoolPlanner<'_> {
         self.observed
             .address_pool_api()
             .ok_or(LbObstacle::NotServed)
+    }
+}
+
+/// Why a pool of the files is written, with a remark on a translation to another version of the
+/// API. `author` is the field manager and time of the last write of the spec.
+fn reason(
+    action: PoolAction,
+    author: Option<&(String, String)>,
+    translation: Translation,
+) -> String {
+    let why = match (action, author) {
+        (PoolAction::Adopt, _) => {
+            "a person or another tool made it; from the apply on, these files manage it".to_owned()
+        }
+        (PoolAction::Update, Some((manager, time))) if manager != FIELD_MANAGER => {
+            format!("differs from the files; last written by {manager} at {time}")
+        }
+        (PoolAction::Update, _) => "differs from the files".to_owned(),
+        (PoolAction::Create, _) => "in the files, and not in the cluster".to_owned(),
+        (PoolAction::Delete, _) => "ours, and not in the files".to_owned(),
+    };
+    why + match translation {
+        Translation::None => "",
+        Translation::CidrsToBlocks => {
+            "; `cidrs` are written as `blocks`, which 1.15 and every later Cilium reads"
+        }
+        Translation::BlocksToCidrs => {
+            "; `blocks` are written as `cidrs`, because this Cilium reads no `blocks`"
+        }
     }
 }
 

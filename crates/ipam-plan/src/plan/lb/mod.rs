@@ -24,10 +24,12 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Plan;
-use super::change::{Change, TargetKind};
+use super::change::{Change, Target, TargetKind};
 use super::document::{ChangeDocument, EditDocument};
+use super::owned::{Owned, OwnedChange};
 use ipam_cilium::lbipam::{
-    ADDRESSES, AddressPoolApi, AddressPoolManifest, Certainty, LbRules, LbService, Translation,
+    ADDRESSES, AddressBlock, AddressPoolApi, AddressPoolManifest, AddressPoolSpec, Certainty,
+    LbRules, LbService,
 };
 use ipam_cilium::observed::{Observed, ObservedKind, OperatorRun, SeenAddressPool};
 use ipam_core::model::{
@@ -132,47 +134,38 @@ fn hidden(observed: &Observed, kind: ObservedKind) -> Option<&str> {
     observed.blind_spot(kind).map(|spot| spot.why.as_str())
 }
 
-/// The kinds of change to a pool, in the order in which they are sent.
-///
-/// Changes that take addresses away go before those that add them, so that a pool that moves to
-/// another name never overlaps itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PoolAction {
-    /// A pool of `cilium-ipam` changes.
-    Update,
-    /// A foreign pool gets the label of `cilium-ipam`, and changes where it differs.
-    Adopt,
-    /// The pool is deleted.
-    Delete,
-    /// The pool is created.
-    Create,
-}
+/// One change of one `CiliumLoadBalancerIPPool`. Of labels and annotations, `before` has only those
+/// that are written.
+pub type AddressPoolChange = OwnedChange<AddressPoolObject>;
 
-/// One change of one `CiliumLoadBalancerIPPool`.
+/// A `CiliumLoadBalancerIPPool`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AddressPoolChange {
-    /// What the change does to the pool.
-    pub action: PoolAction,
-    /// Name of the pool.
-    pub name: AddressPoolName,
+pub struct AddressPoolObject {
     /// Version of the API in which the pool is written.
     pub api: AddressPoolApi,
-    /// What it shows now, of labels and annotations only those that are written; `None` for one
-    /// that is made.
-    pub before: Option<AddressPoolManifest>,
-    /// What the pool shows after the change; `None` for a deleted pool.
-    pub after: Option<AddressPoolManifest>,
-    /// Whether the files give the ranges in another field than the written version has.
-    pub translation: Translation,
-    /// Field manager and time of the last write of the spec.
-    pub author: Option<(String, String)>,
-    /// What the change means for workloads.
-    pub hazard: Hazard,
-    /// The object that was seen; the write must fail when it is another one by now. Empty for one
-    /// that is made: then there must be none.
-    pub guard: ObjectVersion,
-    /// Place of the pool in the files.
-    pub origin: Option<Origin>,
+    pub name: AddressPoolName,
+}
+
+impl Owned for AddressPoolObject {
+    type Spec = AddressPoolManifest;
+
+    fn target(&self) -> Target {
+        Target::AddressPool(self.name.clone())
+    }
+
+    fn write_path(&self) -> String {
+        self.api.to_string()
+    }
+
+    fn texts(manifest: &AddressPoolManifest) -> Vec<String> {
+        let AddressPoolSpec { cidrs, blocks, .. } = &manifest.spec;
+        let ranges = cidrs.iter().chain(blocks);
+        ranges.map(AddressBlock::text).collect()
+    }
+
+    fn edit(manifest: Option<&AddressPoolManifest>) -> EditDocument {
+        EditDocument::AddressPool(manifest.cloned())
+    }
 }
 
 /// One change of one Service: the annotation by which it asks for the addresses of its pin.

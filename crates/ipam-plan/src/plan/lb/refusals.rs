@@ -1,8 +1,8 @@
 //! Refusals of a plan because of LoadBalancer addresses.
 
 use super::super::change::Change;
-use super::PoolAction;
 use super::simulate::{Effects, LostAddress};
+use crate::plan::PoolAction;
 use crate::plan::refusals::Refusal;
 use ipam_cilium::lbipam::Certainty;
 use ipam_cilium::observed::Observed;
@@ -39,7 +39,7 @@ fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
     };
     let harmed = changes.iter().filter_map(|change| match change {
         Change::AddressPool(pool) if pool.hazard == Hazard::Destructive || pool.after.is_none() => {
-            Some(&pool.name)
+            Some(&pool.object.name)
         }
         _ => None,
     });

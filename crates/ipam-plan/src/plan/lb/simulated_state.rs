@@ -46,7 +46,7 @@ impl SimulatedState {
             changed.apply(change);
             match change {
                 Change::AddressPool(change) => {
-                    let pool = changed.pools.get(change.name.as_str());
+                    let pool = changed.pools.get(change.object.name.as_str());
                     pools.extend(pool.map(|pool| pool.as_read(&self.rules)));
                 }
                 Change::Service(change) => {
@@ -89,8 +89,9 @@ impl SimulatedState {
         }
     }
 
-    fn put_pool(&mut self, AddressPoolChange { name, after, .. }: &AddressPoolChange) {
-        let Some(manifest) = after else {
+    fn put_pool(&mut self, change: &AddressPoolChange) {
+        let name = &change.object.name;
+        let Some(manifest) = &change.after else {
             self.pools.remove(name.as_str());
             return;
         };

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
-use super::super::lb::PoolAction;
+use super::super::owned::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolSpec};
 use crate::openstack::SubnetPools;
-use crate::plan::blocked::{BlockedReason, CommonObstacle, NodeConfigObstacle, PodPoolObstacle};
+use crate::plan::blocked::{BlockedReason, NodeConfigObstacle};
 use crate::plan::change::Target;
+use crate::plan::write_path::node_config_place;
 use crate::plan::{self, Plan};
 use ipam_cilium::behaviours;
 use ipam_cilium::observed::{
-    CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind,
-    SettingSource,
+    CiliumKind, DEFAULT_POOL_SETTING, Node, NodeConfig, Observed, SettingSource,
 };
 use ipam_core::model::{Hazard, NodeName, PoolName, SelectorIndex};
 use ipam_desired::{Desired, Pool, PoolState};
@@ -158,7 +158,7 @@ fn wanted(
     name: &str,
     deciders: &Deciders<'_>,
 ) -> Result<Option<PodPoolChange>, BlockedReason> {
-    let (api, namespace) = place(deciders.observed)?;
+    let (api, namespace) = node_config_place(deciders.observed)?;
     if let Some(obstacle) = obstacle(pool, name, deciders) {
         return Err(obstacle.into());
     }
@@ -174,26 +174,22 @@ fn wanted(
         &spec,
     )?;
     let seen = deciders.observed.node_config(name);
-    let before = seen.map(PodPoolSpec::from);
-    if before.as_ref() == Some(&after) {
+    let object = PodPoolObject::Choice(api, namespace, name.to_owned());
+    let shown = seen.map(|seen| (&seen.labels, &seen.version, seen.into()));
+    let is_as_wanted = |shown: &_, after: &_| Ok(shown == after);
+    let Some(change) = PodPoolChange::towards(after, object, shown, is_as_wanted)? else {
         return Ok(None);
-    }
+    };
     let disturbed = deciders.disturbed(pool, seen);
+    let hazard = hazard(&disturbed);
+    let reason = format!("makes pool {} the default of its nodes", pool.name);
     Ok(Some(PodPoolChange {
-        action: if seen.is_some() {
-            PoolAction::Update
-        } else {
-            PoolAction::Create
-        },
-        object: PodPoolObject::Choice(api, namespace, name.to_owned()),
-        pool: pool.name.clone(),
-        hazard: hazard(&disturbed),
+        pool: Some(pool.name.clone()),
+        reason: reason + when(hazard),
+        hazard,
         disturbed,
-        before,
-        after: Some(after),
-        guard: seen.map(|seen| seen.version.clone()).unwrap_or_default(),
         origin: Some(pool.origin.clone()),
-        lost_fields: Vec::new(),
+        ..change
     }))
 }
 
@@ -262,7 +258,7 @@ fn deletion(
     config: &NodeConfig,
     deciders: &Deciders<'_>,
 ) -> Result<PodPoolChange, BlockedReason> {
-    let (api, namespace) = place(deciders.observed)?;
+    let (api, namespace) = node_config_place(deciders.observed)?;
     let before = PodPoolSpec::Choice {
         nodes: config.nodes.clone(),
         pool: pool.to_string(),
@@ -270,18 +266,29 @@ fn deletion(
     let decided = deciders.by_config.get(config.name.as_str());
     let decided = decided.into_iter().flatten();
     let disturbed: BTreeSet<NodeName> = decided.map(|node| node.name.clone()).collect();
+    let hazard = hazard(&disturbed);
+    let reason = format!("no file declares pool {pool}");
     Ok(PodPoolChange {
-        action: PoolAction::Delete,
-        object: PodPoolObject::Choice(api, namespace, config.name.clone()),
-        pool,
-        before: Some(before),
-        after: None,
-        hazard: hazard(&disturbed),
+        pool: Some(pool),
+        reason: reason + when(hazard),
+        hazard,
         disturbed,
-        guard: config.version.clone(),
-        origin: None,
         lost_fields: other_settings(config),
+        ..PodPoolChange::new(
+            PoolAction::Delete,
+            PodPoolObject::Choice(api, namespace, config.name.clone()),
+            (Some(before), None),
+            config.version.clone(),
+        )
     })
+}
+
+/// A remark on when a change of a default pool takes effect.
+fn when(hazard: Hazard) -> &'static str {
+    match hazard {
+        Hazard::None => "",
+        Hazard::Disruptive | Hazard::Destructive => "; takes effect when agents restart",
+    }
 }
 
 /// Settings of the `CiliumNodeConfig` other than the default pool, as paths of fields.
@@ -289,19 +296,4 @@ pub(super) fn other_settings(config: &NodeConfig) -> Vec<String> {
     let keys = config.defaults.keys();
     let others = keys.filter(|key| *key != DEFAULT_POOL_SETTING);
     others.map(|key| format!("spec.defaults.{key}")).collect()
-}
-
-pub(super) fn place(observed: &Observed) -> Result<(NodeConfigApi, String), BlockedReason> {
-    if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-        return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
-    }
-    let api = observed
-        .node_config_api()
-        .ok_or(NodeConfigObstacle::NotServed)?;
-    let namespace = observed
-        .cilium
-        .namespace
-        .clone()
-        .ok_or(CommonObstacle::NoCilium)?;
-    Ok((api, namespace))
 }

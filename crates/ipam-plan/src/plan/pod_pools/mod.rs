@@ -13,22 +13,18 @@
 mod choices;
 mod pools;
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use super::Plan;
 use super::blocked::{BlockedReason, CommonObstacle, PinObstacle, PodPoolObstacle};
 use super::change::{Change, Target};
-use super::lb::PoolAction;
+use super::document::EditDocument;
+use super::owned::{Owned, OwnedChange};
 use ipam_cilium::lbipam::WrittenSelector;
 use ipam_cilium::observed::{
     DEFAULT_POOL_SETTING, NodeConfig, NodeConfigApi, Observed, PodPoolApi, PodRanges, SeenPodPool,
 };
-use ipam_core::model::{
-    Hazard, NodeName, ObjectVersion, Origin, PerFamily, PoolName, Selector, WritePath,
-    WritePathChoice,
-};
+use ipam_core::model::{PerFamily, Selector, WritePath, WritePathChoice};
 use ipam_core::net::{Block, Family, Range, covers, merge};
 use ipam_desired::{Desired, Pool};
 
@@ -96,28 +92,7 @@ pub(super) fn reserved_stay(
 }
 
 /// One change of one object that makes a pool of the files work in ipam `multi-pool`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodPoolChange {
-    /// What the change does to the object.
-    pub action: PoolAction,
-    pub object: PodPoolObject,
-    /// The pool of the files.
-    pub pool: PoolName,
-    /// Spec of the object now; `None` for a created object.
-    pub before: Option<PodPoolSpec>,
-    /// Spec of the object after the change; `None` for a deleted object.
-    pub after: Option<PodPoolSpec>,
-    /// What the change means for workloads.
-    pub hazard: Hazard,
-    /// Nodes with running agents that take addresses of another pool when they restart.
-    pub disturbed: BTreeSet<NodeName>,
-    /// The observed object; empty for one that is created.
-    pub guard: ObjectVersion,
-    /// The pool in the files.
-    pub origin: Option<Origin>,
-    /// Fields of a deleted object that the files cannot bring back.
-    pub lost_fields: Vec<String>,
-}
+pub type PodPoolChange = OwnedChange<PodPoolObject>;
 
 /// The object that is written.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,13 +117,33 @@ pub enum PodPoolSpec {
     },
 }
 
-impl PodPoolObject {
-    /// The target of a change of the object.
-    pub fn target(&self) -> Target {
+impl Owned for PodPoolObject {
+    type Spec = PodPoolSpec;
+
+    fn target(&self) -> Target {
         match self {
             PodPoolObject::Pool(_, name) => Target::PodPool(name.clone()),
             PodPoolObject::Choice(_, _, name) => Target::NodeConfig(name.clone()),
         }
+    }
+
+    fn write_path(&self) -> String {
+        "pod-ip-pool".to_owned()
+    }
+
+    fn texts(spec: &PodPoolSpec) -> Vec<String> {
+        match spec {
+            PodPoolSpec::Pool(ranges) => ranges
+                .iter()
+                .flat_map(|r| &r.cidrs)
+                .map(Block::to_string)
+                .collect(),
+            PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
+        }
+    }
+
+    fn edit(spec: Option<&PodPoolSpec>) -> EditDocument {
+        EditDocument::PodPool(spec.map(PodPoolSpec::to_json))
     }
 }
 
@@ -168,18 +163,6 @@ impl From<&NodeConfig> for PodPoolSpec {
 }
 
 impl PodPoolSpec {
-    /// The CIDRs, or the pool that is chosen.
-    pub fn texts(&self) -> Vec<String> {
-        match self {
-            PodPoolSpec::Pool(ranges) => ranges
-                .iter()
-                .flat_map(|r| &r.cidrs)
-                .map(Block::to_string)
-                .collect(),
-            PodPoolSpec::Choice { nodes, .. } => vec![nodes.to_string()],
-        }
-    }
-
     /// `spec` of the object as JSON.
     pub fn to_json(&self) -> Value {
         match self {

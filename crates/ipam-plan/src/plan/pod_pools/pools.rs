@@ -1,10 +1,10 @@
 //! Changes of `CiliumPodIPPool`s.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::super::lb::PoolAction;
+use super::super::owned::PoolAction;
 use super::{PodPoolChange, PodPoolObject, PodPoolSpec, others_are_readable, reserved_stay};
 use crate::openstack::SubnetPools;
 use crate::plan::blocked::{BlockedReason, CommonObstacle, PodPoolObstacle};
@@ -15,7 +15,7 @@ use ipam_cilium::observed::{
     BlindSpot, CiliumKind, FamilyUse, NodeConfig, Observed, ObservedKind, PodPoolsServed,
     PodRanges, SeenPodPool,
 };
-use ipam_core::model::{Hazard, NodeName, OWNER_LABEL, ObjectVersion, PerFamily, PoolName};
+use ipam_core::model::{Hazard, NodeName, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
@@ -126,52 +126,35 @@ fn wanted(
     }
     check_ranges(pool, &after, cluster)?;
     let api = observed.pod_pool_api();
-    let spec = json!({"spec": PodPoolSpec::Pool(after.clone()).to_json()});
+    let wanted = PodPoolSpec::Pool(after.clone());
+    let spec = json!({"spec": wanted.to_json()});
     plan::keeps(observed, CiliumKind::PodIpPool, api.as_str(), &spec)?;
-    let change = |action, before, guard, hazard| PodPoolChange {
-        action,
-        object: PodPoolObject::Pool(api, pool.name.to_string()),
-        pool: pool.name.clone(),
-        before,
-        after: Some(PodPoolSpec::Pool(after.clone())),
-        hazard,
-        disturbed: BTreeSet::new(),
-        guard,
-        origin: Some(pool.origin.clone()),
-        lost_fields: Vec::new(),
+    let object = PodPoolObject::Pool(api, pool.name.to_string());
+    let seen = observed.pod_pools.get(pool.name.as_str());
+    let shown = seen.map(|seen| (&seen.labels, &seen.version, seen.into()));
+    let is_as_wanted = |shown: &_, wanted: &_| match seen.and_then(|seen| seen.unreadable.first()) {
+        Some(text) => Err(CommonObstacle::PodCidrUnreadable(text.clone()).into()),
+        None => Ok(shown == wanted),
     };
-    let Some(seen) = observed.pod_pools.get(pool.name.as_str()) else {
-        others_are_readable(pool, observed)?;
-        return Ok(Some(change(
-            PoolAction::Create,
-            None,
-            ObjectVersion::default(),
-            Hazard::None,
-        )));
-    };
-    let action = match seen.labels.get(OWNER_LABEL.0) {
-        _ if seen.is_ours() => PoolAction::Update,
-        None => PoolAction::Adopt,
-        Some(owner) => return Err(CommonObstacle::ManagedByOther(owner.clone()).into()),
-    };
-    if let Some(text) = seen.unreadable.first() {
-        return Err(CommonObstacle::PodCidrUnreadable(text.clone()).into());
-    }
-    if action == PoolAction::Update && seen.ranges == after {
+    let Some(change) = PodPoolChange::towards(wanted, object, shown, is_as_wanted)? else {
         return Ok(None);
-    }
-    if !seen.version.is_known() {
-        return Err(CommonObstacle::MissingUid.into());
-    }
+    };
     others_are_readable(pool, observed)?;
-    reserved_stay(seen, &after)?;
-    let hazard = shrinks(pool, seen, &after, cluster)?;
-    Ok(Some(change(
-        action,
-        Some(PodPoolSpec::Pool(seen.ranges.clone())),
-        seen.version.clone(),
+    let hazard = match seen {
+        Some(seen) => {
+            reserved_stay(seen, &after)?;
+            shrinks(pool, seen, &after, cluster)?
+        }
+        None => Hazard::None,
+    };
+    let name = &pool.name;
+    Ok(Some(PodPoolChange {
+        pool: Some(name.clone()),
+        reason: format!("addresses of pool {name}, without what is reserved or used"),
         hazard,
-    )))
+        origin: Some(pool.origin.clone()),
+        ..change
+    }))
 }
 
 /// Whether another owner keeps a pool that the files disable; only its blocks are known to the files.
@@ -323,16 +306,17 @@ fn deletion(
     if !seen.version.is_known() {
         return Err(CommonObstacle::MissingUid.into());
     }
+    let object = PodPoolObject::Pool(cluster.observed.pod_pool_api(), pool.to_string());
     Ok(PodPoolChange {
-        action: PoolAction::Delete,
-        object: PodPoolObject::Pool(cluster.observed.pod_pool_api(), pool.to_string()),
-        pool: pool.clone(),
-        before: Some(PodPoolSpec::Pool(seen.ranges.clone())),
-        after: None,
+        pool: Some(pool.clone()),
+        reason: format!("no file declares pool {pool}"),
         hazard: Hazard::Disruptive,
-        disturbed: BTreeSet::new(),
-        guard: seen.version.clone(),
-        origin: None,
         lost_fields: seen.other_fields.clone(),
+        ..PodPoolChange::new(
+            PoolAction::Delete,
+            object,
+            (Some(seen.into()), None),
+            seen.version.clone(),
+        )
     })
 }

@@ -337,7 +337,7 @@ fn gives(change: &Change, overlap: &SubnetOverlap<'_>) -> bool {
             Some(PodPoolSpec::Choice { .. }) | None => false,
         },
         (Change::AddressPool(change), Overlapping::AddressPool(name)) => {
-            change.after.is_some() && change.name.as_str() == *name
+            change.after.is_some() && change.object.name.as_str() == *name
         }
         (
             Change::Node(_)

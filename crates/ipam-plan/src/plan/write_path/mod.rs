@@ -30,7 +30,7 @@ use ipam_core::net::{Block, Family};
 use ipam_desired::Policy;
 
 pub use node_config::{HOSTNAME_LABEL, node_config_name};
-pub(super) use node_config::{Moving, moves_nodes};
+pub(super) use node_config::{Moving, moves_nodes, node_config_place};
 
 /// The write path of every node of the cluster.
 pub(super) struct Paths<'p> {

@@ -13,7 +13,7 @@ use super::super::blocked::{
 use super::super::change::{Edit, NodeConfigEdit, NodeConfigObject};
 use super::Paths;
 use ipam_cilium::observed::{
-    ModeSeen, Node, NodeConfig, Observed, ObservedKind, SettingSource, range_setting,
+    ModeSeen, Node, NodeConfig, NodeConfigApi, Observed, ObservedKind, SettingSource, range_setting,
 };
 use ipam_core::model::{
     IpamMode, NodeName, Operator, PerFamily, Requirement, Selector, WritePath, WritePathChoice,
@@ -64,18 +64,8 @@ impl Paths<'_> {
         blocks: &PerFamily<Block>,
     ) -> Result<NodeConfigEdit, BlockedReason> {
         let observed = self.observed;
-        if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
-            return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
-        }
+        let (api, namespace) = node_config_place(observed)?;
         let name = node_config_name(&node.name);
-        let api = observed
-            .node_config_api()
-            .ok_or(NodeConfigObstacle::NotServed)?;
-        let namespace = observed
-            .cilium
-            .namespace
-            .clone()
-            .ok_or(CommonObstacle::NoCilium)?;
         let hostname = self.hostname(node)?;
         if name.len() > 253 {
             return Err(NodeConfigObstacle::CannotBeSelected(format!(
@@ -152,6 +142,24 @@ impl Paths<'_> {
             }
         }
     }
+}
+
+/// The version of the API and the namespace in which a `CiliumNodeConfig` is written.
+pub(in crate::plan) fn node_config_place(
+    observed: &Observed,
+) -> Result<(NodeConfigApi, String), BlockedReason> {
+    if let Some(spot) = observed.blind_spot(ObservedKind::CiliumNodeConfig) {
+        return Err(PodPoolObstacle::Hidden(spot.why.clone()).into());
+    }
+    let api = observed
+        .node_config_api()
+        .ok_or(NodeConfigObstacle::NotServed)?;
+    let namespace = observed
+        .cilium
+        .namespace
+        .clone()
+        .ok_or(CommonObstacle::NoCilium)?;
+    Ok((api, namespace))
 }
 
 /// Fails unless an existing `CiliumNodeConfig` belongs to `cilium-ipam` and selects only this node.

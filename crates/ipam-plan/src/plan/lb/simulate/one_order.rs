@@ -97,7 +97,7 @@ impl OneOrder {
 
     fn group_of(&self, change: &Change) -> Option<usize> {
         match change {
-            Change::AddressPool(change) => self.groups.of_pool(change.name.as_str()),
+            Change::AddressPool(change) => self.groups.of_pool(change.object.name.as_str()),
             Change::Service(change) => self.groups.of_service(&change.service),
             Change::PodPool(_) | Change::Port(_) | Change::Node(_) => None,
         }

@@ -256,18 +256,7 @@ fn change_of_pool(state: &SimulatedState, pool: usize, spec: Option<&PoolSpec>) 
         (Some(_), Some(_)) => PoolAction::Update,
         (Some(_), None) => PoolAction::Delete,
     };
-    Some(Change::AddressPool(Box::new(AddressPoolChange {
-        action,
-        name: name.parse().unwrap(),
-        api: AddressPoolApi::V2,
-        before,
-        after,
-        translation: Translation::None,
-        author: None,
-        hazard: Hazard::None,
-        guard: ObjectVersion::default(),
-        origin: None,
-    })))
+    Some(owned_change(action, &name, (before, after)))
 }
 
 fn change_of_service(state: &SimulatedState, index: usize, place: Option<Place>) -> Option<Change> {

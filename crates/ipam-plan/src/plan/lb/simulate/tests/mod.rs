@@ -5,8 +5,8 @@ mod groups;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::{AddressPoolChange, PoolAction};
-use ipam_cilium::lbipam::{AddressPoolApi, Translation};
+use crate::plan::{AddressPoolChange, AddressPoolObject, PoolAction};
+use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
 use ipam_cilium::observed::Reader;
 use ipam_core::model::ObjectVersion;
 
@@ -50,22 +50,25 @@ fn observed_on(version: &str, pools: &[Value], services: &[Value]) -> Observed {
     reader.finish("2026-01-02T00:00:00Z".parse().unwrap())
 }
 
+fn owned_change(
+    action: PoolAction,
+    name: &str,
+    specs: (Option<AddressPoolManifest>, Option<AddressPoolManifest>),
+) -> Change {
+    let object = AddressPoolObject {
+        api: AddressPoolApi::V2,
+        name: name.parse().unwrap(),
+    };
+    let guard = ObjectVersion::default();
+    AddressPoolChange::new(action, object, specs, guard).into()
+}
+
 /// A change of the pool to this block.
 fn change(observed: &Observed, name: &str, block: &str) -> Change {
     let next = observed_of(&[pool(name, block)], &[]);
     let manifest = |observed: &Observed| observed.address_pools[name].manifest.clone();
-    Change::AddressPool(Box::new(AddressPoolChange {
-        action: PoolAction::Update,
-        name: name.parse().unwrap(),
-        api: AddressPoolApi::V2,
-        before: Some(manifest(observed)),
-        after: Some(manifest(&next)),
-        translation: Translation::None,
-        author: None,
-        hazard: Hazard::None,
-        guard: ObjectVersion::default(),
-        origin: None,
-    }))
+    let specs = (Some(manifest(observed)), Some(manifest(&next)));
+    owned_change(PoolAction::Update, name, specs)
 }
 
 /// A line for each Service that is told of when pool `a` becomes this block.
