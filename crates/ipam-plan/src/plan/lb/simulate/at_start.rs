@@ -7,7 +7,7 @@ use super::super::simulated_state::SimulatedState;
 use super::service_effect::{Expected, ServiceEffect, effect_of};
 use super::{Losses, Simulation, all, lost_of};
 use ipam_cilium::lbipam::{
-    Evaluated, GainedAddress, LbRules, LbService, OperatorState, Rivalry, evaluate,
+    Certainty, Evaluated, GainedAddress, LbRules, LbService, OperatorState, Rivalry, evaluate,
 };
 use ipam_cilium::observed::OperatorRun;
 use ipam_core::model::ServiceName;
@@ -22,8 +22,8 @@ impl Simulation {
         state
     }
 
-    /// Addresses that are lost when an operator with these rules starts, and would not have been
-    /// lost without the changes.
+    /// Addresses that are lost when an operator with these rules starts, and might have stayed without
+    /// the changes.
     pub(super) fn lost_at_start(&self, rules: &LbRules) -> Losses {
         let before = started(&self.before, rules, &|_| true);
         let after = match self.run {
@@ -35,7 +35,11 @@ impl Simulation {
         };
         let before = lost_of(&before.outcomes, all);
         let mut lost = lost_of(&after.outcomes, all);
-        lost.retain(|address, _| !before.contains_key(address));
+        lost.retain(|address, (_, certainty)| match before.get(address) {
+            Some((_, Certainty::LeftToChance)) => *certainty == Certainty::Certain,
+            Some((_, Certainty::Certain)) => false,
+            None => true,
+        });
         lost
     }
 
