@@ -85,19 +85,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         .iter()
         .map(|path| route_dump(path))
         .collect::<Result<Vec<RouteDump>, Failure>>()?;
-    let usual = Path::new("pools");
-    let is_there = usual.is_dir() || arguments.revision.revision.is_some();
-    let directory = arguments
-        .directory
-        .as_deref()
-        .or_else(|| is_there.then_some(usual));
+    let directory = arguments.revision.usual(arguments.directory.as_deref());
     let directory = directory.filter(|_| !arguments.no_pools);
     let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
     let overrides = |observed: &mut Observed| arguments.override_conclusions(observed);
     let (observed, findings) = examined(loaded.as_ref(), &ribs, overrides, common).await?;
     let place = directory
         .or(common.cluster_files.first().map(PathBuf::as_path))
-        .unwrap_or(usual);
+        .unwrap_or(Path::new("pools"));
     arguments.report(&observed, &findings, place, common.detail())?;
     let fails = |finding: &Finding| {
         arguments

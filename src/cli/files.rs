@@ -7,7 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use jiff::SignedDuration;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 use super::failure::Failure;
 use ipam_cilium::observed::Observed;
@@ -42,6 +44,13 @@ impl Files {
 }
 
 impl Revision {
+    /// The given directory; otherwise `pools`, if it exists or may exist in the revision.
+    pub(super) fn usual<'d>(&self, given: Option<&'d Path>) -> Option<&'d Path> {
+        let usual = Path::new("pools");
+        let is_there = usual.is_dir() || self.revision.is_some();
+        given.or_else(|| is_there.then_some(usual))
+    }
+
     pub(super) fn of(&self, directory: &Path) -> Location {
         Location {
             directory: spelled_one_way(directory),
@@ -97,6 +106,17 @@ pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
         .ok()
         .filter(|duration: &SignedDuration| !duration.is_negative());
     read.ok_or_else(|| "expected a duration, such as `90s`, `5m` or `1h 30m`".to_owned())
+}
+
+/// A day, from its begin in UTC, or a time with its zone.
+pub(super) fn date(text: &str) -> Result<Timestamp, String> {
+    let day = || {
+        let day: Date = text.parse().ok()?;
+        Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    let time: Option<Timestamp> = text.parse().ok();
+    time.or_else(day)
+        .ok_or_else(|| "expected a date, such as `2026-03-01` or `2026-03-01T08:00:00Z`".to_owned())
 }
 
 pub(super) fn parallelism(text: &str) -> Result<Parallelism, String> {
@@ -357,5 +377,18 @@ mod parallelism_tests {
                 .iter()
                 .all(|text| parallelism(text).is_err())
         );
+    }
+
+    #[test]
+    fn a_date_is_a_day_in_utc_or_a_time_with_its_zone() {
+        let shown = |text: &str| date(text).map(|time| time.to_string());
+        assert_eq!(shown("2026-03-01"), Ok("2026-03-01T00:00:00Z".to_owned()));
+        assert_eq!(
+            shown("2026-03-01T08:00:00+01:00"),
+            Ok("2026-03-01T07:00:00Z".to_owned())
+        );
+        for bad in ["", "yesterday", "2026-13-01", "1"] {
+            assert!(date(bad).is_err(), "{bad}");
+        }
     }
 }

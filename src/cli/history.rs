@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 
 use super::failure::Failure;
+use super::files::date;
 use super::{Common, ExitStatus, Format, output};
 use crate::render;
 use ipam_config::documents::Documents;
@@ -70,33 +69,4 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         _ => output::data(&render::history(&document, common.detail()))?,
     }
     Ok(ExitStatus::Done)
-}
-
-/// A day, from its begin in UTC, or a time with its zone.
-fn date(text: &str) -> Result<Timestamp, String> {
-    let day = || {
-        let day: Date = text.parse().ok()?;
-        Some(day.to_zoned(TimeZone::UTC).ok()?.timestamp())
-    };
-    let time: Option<Timestamp> = text.parse().ok();
-    time.or_else(day)
-        .ok_or_else(|| "expected a date, such as `2026-03-01` or `2026-03-01T08:00:00Z`".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_date_is_a_day_in_utc_or_a_time_with_its_zone() {
-        let shown = |text: &str| date(text).map(|time| time.to_string());
-        assert_eq!(shown("2026-03-01"), Ok("2026-03-01T00:00:00Z".to_owned()));
-        assert_eq!(
-            shown("2026-03-01T08:00:00+01:00"),
-            Ok("2026-03-01T07:00:00Z".to_owned())
-        );
-        for bad in ["", "yesterday", "2026-13-01", "1"] {
-            assert!(date(bad).is_err(), "{bad}");
-        }
-    }
 }

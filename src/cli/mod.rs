@@ -6,6 +6,7 @@ mod apply_report;
 mod apply_reviewed;
 mod apply_saved;
 mod base;
+mod capacity;
 mod comment;
 mod completions;
 mod doctor;
@@ -160,6 +161,8 @@ enum Command {
     /// Find problems of the cluster: which address is in use, who announces it, and what will
     /// break.
     Doctor(doctor::Arguments),
+    /// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts.
+    Capacity(capacity::Arguments),
     /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and
     /// the rule that decided.
     Explain(explain::Arguments),
@@ -258,6 +261,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Watch(arguments) => watch::run(arguments, common).await,
         Command::Operator(arguments) => operator::run(arguments, common).await,
         Command::Doctor(arguments) => doctor::run(arguments, common).await,
+        Command::Capacity(arguments) => capacity::run(arguments, common).await,
         Command::Explain(arguments) => explain::run(arguments, common).await,
         Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,

@@ -15,7 +15,7 @@ use ipam_cilium::lbipam::{
 use ipam_cilium::observed::{AddressPoolStatus, Observed};
 use ipam_cluster::Extent;
 use ipam_config::documents::Documents;
-use ipam_core::net::Range;
+use ipam_core::net::{Family, Range};
 use ipam_core::text::joined;
 use ipam_plan::check;
 use ipam_plan::plan::Outlook;
@@ -100,6 +100,11 @@ fn tables(observed: &Observed) -> Tables {
             .map(|seen| seen.status.clone())
             .unwrap_or_default();
         let counted: Counts = next.counts.get(&pool.name).copied().unwrap_or_default();
+        // The operator shows one number for both families.
+        let of_both = |count: fn(&Counts, Family) -> u128| {
+            let [ipv4, ipv6] = Family::BOTH.map(|family| count(&counted, family));
+            ipv4.saturating_add(ipv6)
+        };
         let conflicting = conflicts.contains_key(pool.name.as_str());
         let AddressPoolStatus {
             conflicting: reported,
@@ -116,9 +121,9 @@ fn tables(observed: &Observed) -> Tables {
             available: reported_available,
             expected: Expected {
                 conflicting,
-                total: counted.total,
-                used: counted.used,
-                available: counted.available(),
+                total: of_both(Counts::total_of),
+                used: of_both(Counts::used_of),
+                available: of_both(Counts::available_of),
             },
         }
     };

@@ -1,6 +1,7 @@
 //! Output for people and programs: the plan, tables and diagnostics as text. Returns text; never
 //! prints and never decides.
 
+mod capacity;
 mod causes;
 mod comment;
 mod comment_apply;
@@ -38,6 +39,7 @@ mod upgrade;
 
 use ipam_plan::plan::{EditDocument, PlanDocument};
 
+pub use capacity::{Columns, capacity, capacity_markdown};
 pub(crate) use causes::grouped;
 pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};

@@ -79,6 +79,7 @@ groups! {
     other_cni_plugins: "cni-chaining";
     conversions_to_multi_pool: "multi-pool-conversion";
     ignore_files: "ignore-files";
+    capacities: "capacity";
 }
 
 /// Runs every case of a group, and fails with all that is not as expected.

@@ -135,7 +135,7 @@ const UPGRADE_MARKDOWN: &[&str] = &[
 ];
 
 /// Commands, and the exit codes that they have with [`HOSTILE`] text.
-const COMMANDS: [(&[&str], i32); 36] = [
+const COMMANDS: [(&[&str], i32); 40] = [
     (&["plan", "--show-all", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 5),
@@ -150,6 +150,13 @@ const COMMANDS: [(&[&str], i32); 36] = [
         &["show", "lb", "-o", "json", "--cluster", "cluster.json"],
         0,
     ),
+    (&["capacity", "-o", "wide", "--cluster", "cluster.json"], 0),
+    (&["capacity", "-o", "json", "--cluster", "cluster.json"], 0),
+    (
+        &["capacity", "-o", "markdown", "--cluster", "cluster.json"],
+        0,
+    ),
+    (&["capacity", "-o", "html", "--cluster", "cluster.json"], 0),
     (&["snapshot", "--cluster", "cluster.json"], 0),
     (&["doctor", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "json", "--cluster", "cluster.json"], 2),

@@ -3,6 +3,7 @@
 
 mod agent;
 mod bad_input;
+mod capacity;
 mod cases;
 mod chart;
 mod cilium_guests;

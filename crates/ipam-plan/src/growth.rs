@@ -58,7 +58,7 @@ impl<'g> Growth<'g> {
         let Some(last) = ranges.rfind(|block| block.family() == family) else {
             return format!("add an {family} CIDR to its `cidrs`");
         };
-        let size = size_for(pool, last, blocks);
+        let size = size_for(pool.block_size.get(family).copied(), last, blocks);
         let of_operator = self.operator_ranges(family);
         let accepted = match of_operator.is_empty() {
             true => self.next_private(last, size),
@@ -83,12 +83,14 @@ impl<'g> Growth<'g> {
         }
     }
 
-    /// What to do about the pool of Cilium's operator.
-    pub fn advice_for_operator(&self, family: Family) -> String {
+    /// What to do about the pool of Cilium's operator, which needs this many more blocks of a family.
+    pub fn advice_for_operator(&self, family: Family, blocks: usize) -> String {
         let ranges = self.observed.operator_ranges(family);
+        let mask = self.observed.operator_mask(family).map(u64::from);
+        let block = mask.and_then(|mask| BlockSize::new(family, mask).ok());
         let next = ranges
             .last()
-            .and_then(|last| self.next_private(*last, last.size()));
+            .and_then(|last| self.next_private(*last, size_for(block, *last, blocks)));
         let example = next.map(|next| {
             let needs = self.needs(next);
             format!(
@@ -148,14 +150,13 @@ impl<'g> Growth<'g> {
     }
 }
 
-/// The size of the pool's last range, or a larger one that holds these blocks.
-fn size_for(pool: &Pool, last: Block, blocks: usize) -> BlockSize {
-    let family = last.family();
-    let Some(block) = pool.block_size.get(family) else {
+/// The size of the last range, or a larger one that holds so many blocks.
+fn size_for(block: Option<BlockSize>, last: Block, blocks: usize) -> BlockSize {
+    let Some(block) = block else {
         return last.size();
     };
     let bits = blocks.max(1).next_power_of_two().ilog2();
     let length = u64::from(block.prefix_len()).saturating_sub(bits.into());
-    let enough = BlockSize::new(family, length.min(last.prefix_len().into()));
+    let enough = BlockSize::new(last.family(), length.min(last.prefix_len().into()));
     enough.unwrap_or(last.size())
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod allocators;
+pub mod capacity;
 pub mod check;
 pub mod growth;
 pub mod openstack;

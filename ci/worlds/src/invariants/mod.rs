@@ -99,7 +99,8 @@ pub fn of_plan(plan: &Plan, desired: &Desired, observed: &Observed) -> Vec<Broke
     checks.load_balancers(plan);
     checks.document(plan);
     for used in pool_use(desired, observed) {
-        let adds_up = used.used + used.reserved + used.free == used.total;
+        let counts = used.counts;
+        let adds_up = counts.used + counts.reserved + counts.free == counts.total;
         checks.expect(adds_up, Invariant::PoolUse, || format!("{used:?}"));
     }
     checks.broken

@@ -116,34 +116,36 @@ pub(super) fn by_name(pools: &[AddressPool]) -> BTreeMap<&str, &AddressPool> {
         .collect()
 }
 
+/// The addresses of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of all addresses of the pool, including reserved ones.
-    pub total: u128,
+    /// Number of all addresses, including reserved ones.
+    total: PerFamily<u128>,
     /// Addresses of Services, and reserved ones.
-    pub used: u128,
-    available: PerFamily<u128>,
+    used: PerFamily<u128>,
 }
 
 impl Counts {
     /// Adds a range of this family.
     pub(super) fn add(&mut self, family: Family, total: u128, used: u128) {
-        let used = used.min(total);
-        self.total = self.total.saturating_add(total);
-        self.used = self.used.saturating_add(used);
-        let available = self.available.get_mut(family).get_or_insert_default();
-        *available = available.saturating_add(total - used);
+        for (sum, more) in [(&mut self.total, total), (&mut self.used, used.min(total))] {
+            let sum = sum.get_mut(family).get_or_insert_default();
+            *sum = sum.saturating_add(more);
+        }
     }
 
-    /// Number of free addresses of both families, as the operator shows it.
-    pub fn available(&self) -> u128 {
-        self.available.iter().copied().fold(0, u128::saturating_add)
+    pub fn total_of(&self, family: Family) -> u128 {
+        self.total.get(family).copied().unwrap_or_default()
+    }
+
+    pub fn used_of(&self, family: Family) -> u128 {
+        self.used.get(family).copied().unwrap_or_default()
     }
 
     /// Number of free addresses of one family: a Service that lacks an IPv4 address cannot use an
     /// IPv6 address.
-    pub(super) fn available_of(&self, family: Family) -> u128 {
-        self.available.get(family).copied().unwrap_or_default()
+    pub fn available_of(&self, family: Family) -> u128 {
+        self.total_of(family) - self.used_of(family)
     }
 }
 

@@ -12,12 +12,14 @@ use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::{
     Finding, IpamMode, NodeName, ObjectRef, PoolName, Rule, Severity, grouped_digits,
 };
-use ipam_core::net::{Block, Family};
+use ipam_core::net::Family;
 use ipam_core::neutron::Id;
 use ipam_desired::Desired;
+use ipam_plan::capacity::Supply;
 use ipam_plan::growth::Growth;
 use ipam_plan::plan::{
-    Misplaced, MisplacedReason, Plan, PoolUse, PortChange, blocks_in_use, foreign_ranges, pool_use,
+    BlockCounts, Misplaced, MisplacedReason, Plan, PoolUse, PortChange, blocks_in_use,
+    foreign_ranges, pool_use,
 };
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
@@ -47,7 +49,7 @@ fn fragmentation(pool_use: &PoolUse<'_>) -> Option<Finding> {
     let PoolUse {
         pool,
         family,
-        free,
+        counts: BlockCounts { free, .. },
         longest_free,
         ..
     } = pool_use;
@@ -77,12 +79,15 @@ fn exhaustion<'g>(
     let PoolUse {
         pool,
         family,
+        counts,
+        ..
+    } = pool_use;
+    let BlockCounts {
         total,
         used,
         reserved,
         free,
-        ..
-    } = pool_use;
+    } = counts;
     let usable = total.saturating_sub(*reserved);
     let percent = used.saturating_mul(100).checked_div(usable).unwrap_or(100);
     (percent >= NEARLY || *free == 0).then_some(())?;
@@ -122,50 +127,37 @@ pub(super) fn of_cluster_pool(observed: &Observed, orphans: &Orphans<'_>) -> Vec
         .collect()
 }
 
-/// The used blocks of Cilium's own pool, and all.
-fn cluster_pool_use(observed: &Observed, family: Family) -> Option<(u128, u128)> {
-    let ranges = observed.operator_ranges(family);
-    let size = observed.operator_mask(family)?;
-    let blocks =
-        |range: &Block| 1u128.checked_shl(u32::from(size.checked_sub(range.prefix_len())?));
-    let total = ranges
-        .iter()
-        .filter_map(blocks)
-        .fold(0u128, u128::saturating_add);
-    let is_inside = |block: &&Block| ranges.iter().any(|range| range.contains(**block));
-    let used = observed
-        .cilium_nodes
-        .values()
-        .flat_map(|node| &node.pod_cidrs)
-        .filter(is_inside)
-        .count() as u128;
-    Some((used, total))
+/// Cilium's own pool; `None` if nothing of it is known.
+fn cluster_pool(observed: &Observed, family: Family) -> Option<Supply<'_>> {
+    Supply::of_cluster_pool(observed, family).ok().flatten()
 }
 
 /// Whether Cilium's own pool has no free block.
 pub(super) fn is_cluster_pool_full(observed: &Observed, family: Family) -> bool {
-    cluster_pool_use(observed, family).is_some_and(|(used, total)| used >= total)
+    cluster_pool(observed, family).is_some_and(|pool| pool.counts().free == 0)
 }
 
 fn of_cluster_pool_family(observed: &Observed, family: Family) -> Option<Finding> {
-    let ranges = observed.operator_ranges(family);
-    let size = observed.operator_mask(family)?;
-    let (used, total) = cluster_pool_use(observed, family)?;
+    let pool = cluster_pool(observed, family)?;
+    let BlockCounts {
+        total, used, free, ..
+    } = pool.counts();
     is_nearly_full(used, total).then_some(())?;
-    let [left, total, used] = [total.saturating_sub(used), total, used].map(grouped_digits);
+    let [left, total, used] = [free, total, used].map(grouped_digits);
     let message = format!("Cilium's cluster pool has {left} of {total} {family} blocks left");
     let finding = finding(Severity::Warning, "cluster-pool-nearly-exhausted", message);
     let finding = finding.seen([
         format!(
-            "cilium-config: {} in blocks of /{size}",
-            super::spaced(&ranges)
+            "cilium-config: {} in blocks of /{}",
+            super::spaced(&pool.ranges),
+            pool.size.prefix_len()
         ),
-        format!("{used} nodes hold one"),
+        format!("CiliumNodes use {used}"),
     ]);
     Some(
         finding
             .causes("new nodes get no block, and their agents wait")
-            .help(Growth::of_cluster(observed).advice_for_operator(family)),
+            .help(Growth::of_cluster(observed).advice_for_operator(family, 1)),
     )
 }
 

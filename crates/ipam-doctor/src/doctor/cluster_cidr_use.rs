@@ -3,12 +3,9 @@
 use super::{NAMED, finding, is_nearly_full};
 use ipam_cilium::observed::{Allocator, AllocatorStatus, Observed};
 use ipam_core::model::{Finding, NodeName, Severity, count, first_of, grouped_digits};
-use ipam_core::net::{Block, BlockSize, Family, Slots};
+use ipam_core::net::{Block, BlockSize, Family};
 use ipam_plan::allocators::{described, fix, reads_nodes};
-
-/// Widest difference of an IPv6 range and its blocks (`pkg/controller/nodeipam/ipam/cidrset` @
-/// 1.36).
-const MOST_BITS: u8 = 16;
+use ipam_plan::capacity::{Supply, refused};
 
 /// A range of an active allocator that Cilium depends on.
 pub(super) struct RangeUse<'o> {
@@ -54,24 +51,17 @@ impl<'o> RangeUse<'o> {
         range: Block,
         size: BlockSize,
     ) -> RangeUse<'o> {
-        let is_wide = size.prefix_len().saturating_sub(range.prefix_len()) > MOST_BITS;
-        let shown = observed.nodes.values().flat_map(|node| {
-            let blocks = node.spec.iter().filter(|block| range.overlaps(**block));
-            blocks.map(|block| (&node.name, *block))
+        let shown = observed.nodes.values().filter(|node| {
+            let mut blocks = node.spec.iter();
+            blocks.any(|block| range.overlaps(*block))
         });
-        let shown: Vec<(&NodeName, Block)> = shown.collect();
-        let room = match Slots::new(range, size) {
-            None => Room::Refused("the range is smaller than one block"),
-            Some(_) if is_wide && range.family() == Family::Ipv6 => {
-                Room::Refused("they are more than 16 bits apart")
-            }
-            Some(mut slots) => {
-                shown
-                    .iter()
-                    .for_each(|(_, block)| slots.take(&block.range()));
+        let room = match refused(range, size) {
+            Some(why) => Room::Refused(why),
+            None => {
+                let counts = Supply::of_cluster_cidrs(observed, allocator, &[range], size).counts();
                 Room::Blocks {
-                    total: slots.count(),
-                    used: slots.taken(),
+                    total: counts.total - counts.reserved,
+                    used: counts.used,
                 }
             }
         };
@@ -80,7 +70,7 @@ impl<'o> RangeUse<'o> {
             range,
             size,
             room,
-            holders: shown.into_iter().map(|(name, _)| name).collect(),
+            holders: shown.map(|node| &node.name).collect(),
         }
     }
 

@@ -129,7 +129,7 @@ fn meaning(observed: &Observed, node: &CiliumNode, error: &str, growth: &Growth<
     match left.contains(&&OperatorComplaint::Full) {
         true => Meaning::NoBlock(
             "its agent waits for a block, and no Pod starts there",
-            full_family.map_or_else(String::new, |family| growth.advice_for_operator(family)),
+            full_family.map_or_else(String::new, |family| growth.advice_for_operator(family, 1)),
         ),
         false if has_no_block(observed, node) => Meaning::NoBlock(
             "its agent waits for a block, and no Pod starts there",

@@ -2,13 +2,15 @@
 //!
 //! The lists of Nodes and CiliumNodes are consistent, so a joining node never appears here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{NAMED, finding, is_nearly_full, named, operator_errors, pod_pool_use};
-use ipam_cilium::observed::{CiliumNode, FamilyUse, ModeSeen, Observed, ObservedKind};
+use super::{NAMED, finding, is_nearly_full, named, operator_errors};
+use ipam_cilium::observed::{CiliumNode, ModeSeen, Observed, ObservedKind};
 use ipam_core::model::{Finding, IpamMode, NodeName, Severity, count, grouped_digits};
-use ipam_core::net::{Block, BlockSize, Family, Slots};
+use ipam_core::net::Family;
 use ipam_core::text::joined;
+use ipam_plan::capacity::Supply;
+use ipam_plan::capacity::waiting::asks_for_more;
 
 /// CiliumNodes without a Node, and the pools that are full or nearly full because of them.
 pub(super) struct Orphans<'o> {
@@ -190,18 +192,9 @@ fn filled(observed: &Observed) -> Vec<Filled<'_>> {
 }
 
 fn of_cluster_pool(observed: &Observed, family: Family) -> Option<Filled<'_>> {
-    let size = BlockSize::new(family, u64::from(observed.operator_mask(family)?)).ok()?;
-    let blocks = observed.cilium_nodes.values().flat_map(|node| {
-        let blocks = node.pod_cidrs.iter();
-        blocks.map(|block| (&node.name, *block))
-    });
-    let blocks: Vec<(&NodeName, Block)> = blocks.collect();
-    let waits = |node: &&CiliumNode| {
-        let lacks = !node.pod_cidrs.iter().any(|block| block.family() == family);
-        lacks && observed.cilium.use_of(family) != FamilyUse::Off
-    };
-    let ranges = observed.operator_ranges(family);
-    Filled::of(observed, (None, family), (&ranges, size), &blocks, waits)
+    let supply = Supply::of_cluster_pool(observed, family).ok()??;
+    let waits = |node: &&CiliumNode| !node.pod_cidrs.iter().any(|block| block.family() == family);
+    Filled::of(observed, None, &supply, waits)
 }
 
 fn of_pod_pools(observed: &Observed) -> Vec<Filled<'_>> {
@@ -216,10 +209,9 @@ fn of_pod_pools(observed: &Observed) -> Vec<Filled<'_>> {
             let Some(ranges) = pool.ranges.get(family) else {
                 continue;
             };
-            let waits = |node: &&CiliumNode| pod_pool_use::waits_for_family(node, name, family);
-            let pool = (Some(name.as_str()), family);
-            let ranges = (&ranges.cidrs[..], ranges.size);
-            filled.extend(Filled::of(observed, pool, ranges, blocks, waits));
+            let waits = |node: &&CiliumNode| asks_for_more(node, name, family);
+            let supply = Supply::of_pod_pool((name, pool), ranges, blocks);
+            filled.extend(Filled::of(observed, Some(name), &supply, waits));
         }
     }
     filled
@@ -229,27 +221,12 @@ impl<'o> Filled<'o> {
     /// `None` if the pool has room, or would have none without these CiliumNodes either.
     fn of(
         observed: &'o Observed,
-        (pool, family): (Option<&'o str>, Family),
-        (ranges, size): (&[Block], BlockSize),
-        blocks: &[(&NodeName, Block)],
+        pool: Option<&'o str>,
+        supply: &Supply<'_>,
         waits: impl Fn(&&'o CiliumNode) -> bool,
     ) -> Option<Filled<'o>> {
-        let ranges: BTreeSet<Block> = ranges.iter().copied().collect();
-        let slots = ranges
-            .into_iter()
-            .filter_map(|range| Slots::new(range, size));
-        let mut slots: Vec<Slots> = slots.collect();
-        let mut used_with = |is_meant: &dyn Fn(&NodeName) -> bool| {
-            for (_, block) in blocks.iter().filter(|(name, _)| is_meant(name)) {
-                slots
-                    .iter_mut()
-                    .for_each(|slots| slots.take(&block.range()));
-            }
-            slots.iter().map(Slots::taken).sum::<u128>()
-        };
-        let lived = used_with(&|name| observed.nodes.contains_key(name));
-        let used = used_with(&|_| true);
-        let total: u128 = slots.iter().map(Slots::count).sum();
+        let lived = supply.used_by(|name| observed.nodes.contains_key(name));
+        let (total, used) = (supply.counts().total, supply.used_by(|_| true));
         let is_near = |used: u128| is_nearly_full(used, total);
         let is_cause =
             total > 0 && used > lived && (used == total || is_near(used) && !is_near(lived));
@@ -259,7 +236,7 @@ impl<'o> Filled<'o> {
             let waiting = nodes.filter(|node| used == total && waits(node));
             Filled {
                 pool,
-                family,
+                family: supply.family(),
                 total,
                 used,
                 kept: used - lived,

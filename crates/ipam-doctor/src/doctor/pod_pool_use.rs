@@ -6,10 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::orphans::Orphans;
 use super::pod_pool_surplus::{RELEASE, Surplus};
 use super::{about_nodes, finding, named};
-use ipam_cilium::observed::{CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges};
+use ipam_cilium::observed::{
+    CiliumNode, Observed, ObservedKind, OperatorComplaint, PodRanges, SeenPodPool,
+};
 use ipam_core::model::{Finding, NodeName, ObjectRef, Severity, grouped_digits};
-use ipam_core::net::{Block, Family, Range, Slots, overlapping_pairs};
+use ipam_core::net::{Block, Family, Range, overlapping_pairs};
 use ipam_desired::Desired;
+use ipam_plan::capacity::Supply;
+use ipam_plan::capacity::waiting::asks_for_more;
+use ipam_plan::plan::BlockCounts;
 
 fn subject(name: &str) -> ObjectRef {
     ObjectRef {
@@ -23,29 +28,11 @@ fn are_known(observed: &Observed) -> bool {
     observed.is_multi_pool() && observed.blind_spot(ObservedKind::PodIpPool).is_none()
 }
 
-/// Addresses of a family that a node has of a pool.
-fn allocated(node: &CiliumNode, pool: &str, family: Family) -> u128 {
-    let of_pool = node.allocated.iter().filter(|(name, _)| name == pool);
-    let blocks = of_pool.flat_map(|(_, blocks)| blocks);
-    blocks
-        .filter(|block| block.family() == family)
-        .fold(0, |all: u128, block| {
-            all.saturating_add(block.range().width().saturating_add(1))
-        })
-}
-
 /// Whether the agent asks for more addresses of a pool than the node has.
 pub(super) fn waits_for(node: &CiliumNode, pool: &str) -> bool {
     Family::BOTH
         .into_iter()
-        .any(|family| waits_for_family(node, pool, family))
-}
-
-pub(super) fn waits_for_family(node: &CiliumNode, pool: &str, family: Family) -> bool {
-    let requests = node.requested.iter().filter(|(name, _)| name == pool);
-    let needed = requests.filter_map(|(_, needed)| needed.get(family).copied());
-    let needed = needed.max().unwrap_or(0);
-    u128::from(needed) > allocated(node, pool, family)
+        .any(|family| asks_for_more(node, pool, family))
 }
 
 /// Pools with few free blocks or none. Nodes that wait for one make it an error.
@@ -60,21 +47,23 @@ pub(super) fn exhausted(
     let of_nodes = observed.allocated_of_pools();
     let pools = observed.pod_pools.iter().flat_map(|(name, pool)| {
         let families = Family::BOTH.into_iter();
-        families.filter_map(move |family| Some((name.as_str(), family, pool.ranges.get(family)?)))
+        families.filter_map(move |family| {
+            Some(((name.as_str(), pool), family, pool.ranges.get(family)?))
+        })
     });
-    let pools = pools.filter(|(name, family, _)| !orphans.fill(Some(name), *family));
+    let pools = pools.filter(|((name, _), family, _)| !orphans.fill(Some(name), *family));
     // A pool of the files has its own rule.
     let is_of_files = |name: &str| {
         desired.is_some_and(|desired| desired.pools.keys().any(|pool| pool.as_str() == name))
     };
-    let finding = |(name, family, ranges): (&str, Family, &PodRanges)| {
+    let finding = |((name, pool), family, ranges): ((&str, &SeenPodPool), Family, &PodRanges)| {
         let held = of_nodes.get(name).map(Vec::as_slice).unwrap_or_default();
         let surplus = Surplus::of(observed, (name, family), ranges, held);
-        let usage = Usage::new(ranges, held.iter().map(|(_, block)| block));
+        let usage = Usage(Supply::of_pod_pool((name, pool), ranges, held).counts());
         let waiting: Vec<&NodeName> = observed
             .cilium_nodes
             .values()
-            .filter(|node| usage.free() == 0 && waits_for_family(node, name, family))
+            .filter(|node| usage.0.free == 0 && asks_for_more(node, name, family))
             .map(|node| &node.name)
             .collect();
         let is_worth_it = usage.is_nearly_full() && !is_of_files(name);
@@ -87,30 +76,11 @@ pub(super) fn exhausted(
 }
 
 /// The blocks of a family of a pool.
-struct Usage {
-    total: u128,
-    used: u128,
-}
+struct Usage(BlockCounts);
 
 impl Usage {
-    fn new<'b>(ranges: &PodRanges, held: impl Iterator<Item = &'b Block> + Clone) -> Usage {
-        let mut usage = Usage { total: 0, used: 0 };
-        let mut seen = BTreeSet::new();
-        let cidrs = ranges.cidrs.iter().filter(|cidr| seen.insert(**cidr));
-        for mut slots in cidrs.filter_map(|cidr| Slots::new(*cidr, ranges.size)) {
-            held.clone().for_each(|block| slots.take(&block.range()));
-            usage.total = usage.total.saturating_add(slots.count());
-            usage.used = usage.used.saturating_add(slots.taken());
-        }
-        usage
-    }
-
-    fn free(&self) -> u128 {
-        self.total.saturating_sub(self.used)
-    }
-
     fn is_nearly_full(&self) -> bool {
-        super::is_nearly_full(self.used, self.total)
+        super::is_nearly_full(self.0.total - self.0.free, self.0.total)
     }
 
     fn finding(
@@ -122,7 +92,10 @@ impl Usage {
         surplus: &Surplus<'_>,
     ) -> Finding {
         let name_text = name.escape_debug();
-        let [free, total, used] = [self.free(), self.total, self.used].map(grouped_digits);
+        let BlockCounts {
+            free, total, used, ..
+        } = self.0;
+        let [free, total, used] = [free, total, used].map(grouped_digits);
         let message = match waiting {
             [] => {
                 format!("CiliumPodIPPool `{name_text}` has {free} of {total} {family} blocks left")

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use super::cluster_cidr_use::{self, RangeUse};
 use super::finding;
 use super::orphans::Orphans;
-use ipam_cilium::observed::{AnnotationReads, FamilyUse, ModeSeen, Node, Observed, ObservedKind};
+use ipam_cilium::observed::{AnnotationReads, ModeSeen, Node, Observed, ObservedKind};
 use ipam_core::model::{Finding, IpamMode, NodeName, Severity};
 use ipam_core::net::Family;
 use ipam_core::text::joined;
 use ipam_desired::Policy;
 use ipam_plan::allocators::{OtherAllocator, described, fix};
+use ipam_plan::capacity::waiting;
 use ipam_plan::check::operator_settings;
 use ipam_plan::plan::{BlockedReason, Plan, Target, WritePathObstacle};
 
@@ -54,15 +55,11 @@ pub(super) fn nodes(
     plan: Option<&Plan>,
     orphans: &Orphans<'_>,
 ) -> Vec<Finding> {
-    let of_mode: fn(&Observed, &Node) -> Vec<Family> = match observed.cilium.mode() {
-        ModeSeen::Known(IpamMode::Kubernetes) => lacks_in_kubernetes,
-        ModeSeen::Known(IpamMode::ClusterPool | IpamMode::MultiPool) => lacks_in_cilium_node,
-        ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => return Vec::new(),
-    };
     let mut groups: BTreeMap<Lack, Vec<&Arc<Node>>> = BTreeMap::new();
     for node in observed.nodes.values() {
-        let families = of_mode(observed, node);
-        if !families.is_empty() && !orphans.keep_from(&node.name) {
+        let families = waiting::lacks(observed, node);
+        let is_told = orphans.keep_from(&node.name) || has_operator_error(observed, node);
+        if !families.is_empty() && !is_told {
             let spec = spec(observed, node);
             groups
                 .entry(Lack { families, spec })
@@ -238,31 +235,11 @@ fn in_cilium_node(observed: &Observed, lack: &Lack, nodes: &[&Arc<Node>]) -> Cau
     }
 }
 
-fn lacking(observed: &Observed, has: impl Fn(Family) -> bool) -> Vec<Family> {
-    let families = Family::BOTH.into_iter();
-    families
-        .filter(|family| observed.cilium.use_of(*family) == FamilyUse::Required && !has(*family))
-        .collect()
-}
-
-/// An annotation that is not read has its own finding.
-fn lacks_in_kubernetes(observed: &Observed, node: &Node) -> Vec<Family> {
-    let lives = observed.pod_blocks_of(&node.name);
-    lacking(observed, |family| {
-        lives.iter().any(|block| block.family() == family) || node.annotated(family).is_some()
-    })
-}
-
-/// Without a CiliumNode, no agent has started. An error of the operator has its own finding.
-fn lacks_in_cilium_node(observed: &Observed, node: &Node) -> Vec<Family> {
-    let Some(cilium_node) = observed.cilium_nodes.get(&node.name) else {
-        return Vec::new();
-    };
-    if cilium_node.operator_error.is_some() || !cilium_node.unreadable.is_empty() {
-        return Vec::new();
-    }
-    let lives = observed.pod_blocks_of(&node.name);
-    lacking(observed, |family| {
-        lives.iter().any(|block| block.family() == family)
-    })
+/// Whether Cilium's operator tells why the node has no block: that has a finding of its own.
+fn has_operator_error(observed: &Observed, node: &Node) -> bool {
+    let is_kubernetes = observed.cilium.mode() == ModeSeen::Known(IpamMode::Kubernetes);
+    let cilium_node = observed.cilium_nodes.get(&node.name);
+    !is_kubernetes
+        && cilium_node
+            .is_some_and(|node| node.operator_error.is_some() || !node.unreadable.is_empty())
 }

@@ -160,7 +160,7 @@ pub(super) fn findings<'p>(
 }
 
 /// The supply of all pools, with every block free.
-pub(super) fn supply(desired: &Desired) -> Supply {
+pub(crate) fn supply(desired: &Desired) -> Supply {
     let pools = desired.pools.values().map(|pool| {
         let ranges: Vec<Block> = pool.ranges.iter().map(|range| range.block).collect();
         let giving = match pool.state {

@@ -47,6 +47,7 @@ pub use blocked::{
     PinObstacle, PodPoolObstacle, UndoObstacle, WritePathObstacle,
 };
 pub use candidates::foreign_ranges;
+pub(crate) use candidates::supply;
 pub use change::{
     Action, Change, ChangeAction, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit,
     NodeConfigObject, Reason, Sequence, Target, TargetKind, UnapprovedBlock, node_changes,
@@ -68,6 +69,7 @@ pub use lb::{
     Outlook, ServiceChange, ServiceEffect, effects,
 };
 pub use misplaced::{Misplaced, MisplacedReason};
+pub(crate) use overview::holders;
 pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use owned::{Owned, OwnedChange, PoolAction};
 pub use owners::{claim_changes, settle_applied};

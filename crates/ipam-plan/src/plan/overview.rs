@@ -10,9 +10,9 @@ use super::change::{Change, Target};
 use super::{MisplacedReason, Plan, pool_use};
 use crate::check::shared_slots;
 use ipam_cilium::observed::Observed;
-use ipam_core::alloc::PoolSupply;
+use ipam_core::alloc::{PoolSupply, Supply};
 use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
-use ipam_core::net::{Family, Slots};
+use ipam_core::net::{Block, Family, Slots};
 use ipam_desired::Desired;
 
 /// The numbers of a plan.
@@ -69,7 +69,8 @@ pub struct BlockCounts {
     pub total: u128,
     /// Number of blocks that nodes hold or that are pinned.
     pub used: u128,
-    /// Number of blocks that are kept free of nodes.
+    /// Number of blocks that are kept free of nodes: reserved, excluded, claimed, quarantined, or used
+    /// by something else.
     pub reserved: u128,
     /// Number of blocks that nodes can still get.
     pub free: u128,
@@ -192,6 +193,18 @@ fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
     by_code
 }
 
+/// The blocks of pools that nodes show, each with its pool and its node.
+pub(crate) fn holders<'a>(
+    supply: &'a Supply,
+    observed: &'a Observed,
+) -> impl Iterator<Item = (&'a PoolName, &'a NodeName, Block)> {
+    let holder = |(node, block)| {
+        let pool = supply.pool(supply.pool_of(block)?);
+        Some((pool.name(), node, block))
+    };
+    observed.shown_blocks().filter_map(holder)
+}
+
 fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolOverview> {
     let mut pools: BTreeMap<PoolName, PoolOverview> = desired
         .pools
@@ -199,23 +212,15 @@ fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolNa
         .map(|name| (name.clone(), PoolOverview::default()))
         .collect();
     for one in pool_use(desired, observed) {
-        let counts = BlockCounts {
-            total: one.total,
-            used: one.used,
-            reserved: one.reserved,
-            free: one.free,
-        };
         pools
             .entry(one.pool.name.clone())
             .or_default()
             .blocks
-            .insert(one.family, counts);
+            .insert(one.family, one.counts);
     }
     let supply = supply(desired);
-    let holder = |(node, block)| Some((supply.pool(supply.pool_of(block)?).name(), node));
-    let holders: BTreeSet<(&PoolName, &NodeName)> =
-        observed.shown_blocks().filter_map(holder).collect();
-    for (name, _) in holders {
+    let holders = holders(&supply, observed).map(|(pool, node, _)| (pool, node));
+    for (name, _) in holders.collect::<BTreeSet<_>>() {
         pools.entry(name.clone()).or_default().nodes += 1;
     }
     for one in &plan.misplaced {

@@ -11,20 +11,12 @@ use ipam_core::model::{Labels, PoolName, SelectorIndex};
 use ipam_core::net::{Block, Family, Range, Slots, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
 
-/// How full one family of a pool is. Counts are blocks.
+/// How full one family of a pool is.
 #[derive(Clone, Debug)]
 pub struct PoolUse<'d> {
     pub pool: &'d Pool,
     pub family: Family,
-    /// Number of blocks in all ranges of the pool.
-    pub total: u128,
-    /// Blocks that nodes hold or that are pinned.
-    pub used: u128,
-    /// Blocks that are kept free of nodes: reserved, excluded, claimed, quarantined, or used by
-    /// something else.
-    pub reserved: u128,
-    /// Blocks that nodes can get.
-    pub free: u128,
+    pub counts: BlockCounts,
     /// The longest run of addresses that nothing uses or keeps free.
     pub longest_free: Option<Range>,
     /// Nodes that the selector matches.
@@ -125,12 +117,6 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
             continue;
         };
         for family in pool.families() {
-            let BlockCounts {
-                total,
-                used,
-                reserved,
-                free,
-            } = BlockCounts::of(nodes_only, all, family);
             let ranges = pool
                 .ranges
                 .iter()
@@ -141,10 +127,7 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
             uses.push(PoolUse {
                 pool,
                 family,
-                total,
-                used,
-                reserved,
-                free,
+                counts: BlockCounts::of(nodes_only, all, family),
                 longest_free,
                 nodes: nodes.get(&pool.name).copied().unwrap_or_default(),
             });

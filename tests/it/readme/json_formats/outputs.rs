@@ -86,6 +86,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["doctor --cluster-file CLUSTER --fail-on never"],
     },
     Output {
+        title: "`capacity`",
+        file: "crates/ipam-plan/src/capacity/document.rs",
+        root: "CapacityDocument",
+        commands: &["capacity POOLS --cluster-file CLUSTER"],
+    },
+    Output {
         title: "`upgrade`",
         file: "crates/ipam-doctor/src/upgrade/document.rs",
         root: "UpgradeDocument",

@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 15] = [
+const FOLDERS: [&str; 16] = [
     "crates/ipam-core/src/model",
     "crates/ipam-core/src/rules",
+    "crates/ipam-plan/src/capacity",
     "crates/ipam-plan/src/plan/document",
     "crates/ipam-plan/src/plan",
     "crates/ipam-doctor/src/doctor",

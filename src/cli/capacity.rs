@@ -1,0 +1,141 @@
+//! `capacity`: how full the pools and ranges of a cluster are, and how long they last.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::failure::Failure;
+use super::files::{Revision, date};
+use super::target::read_cluster;
+use super::{Common, ExitStatus, Format, output};
+use crate::render::{Columns, capacity, capacity_markdown};
+use ipam_cilium::observed::Observed;
+use ipam_cluster::Extent;
+use ipam_controller::{Job, Loaded, Scope, load};
+use ipam_plan::capacity::{Capacity, CapacityDocument};
+
+/// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts. Writes
+/// nothing.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only what the
+    /// cluster has.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// Show only what the cluster has, even if `pools` exists.
+    #[arg(long, conflicts_with_all = ["directory", "revision"])]
+    no_pools: bool,
+    #[command(flatten)]
+    revision: Revision,
+    /// Compute the time left by the trend of the snapshots in this directory, instead of by the
+    /// creation of nodes. The name of each is its day, such as `2026-11-30.json`.
+    #[arg(long, value_name = "DIR")]
+    since: Option<PathBuf>,
+    /// Output format. `wide` adds nodes, ranges, and the longest run of free addresses.
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Wide, Format::Json, Format::Markdown, Format::Html]), default_value = "human")]
+    output: Format,
+}
+
+pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    let directory = arguments.revision.usual(arguments.directory.as_deref());
+    let directory = directory.filter(|_| !arguments.no_pools);
+    let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
+    if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.has_errors()) {
+        return Err(Failure::invalid(loaded, common.detail()));
+    }
+    let (now, mut found) = observed(loaded.as_ref(), common).await?;
+    if let Some(directory) = &arguments.since {
+        let earlier = earlier(directory, loaded.as_ref(), common).await?;
+        found = found.with_trend(&earlier, now);
+    }
+    let document = CapacityDocument::new(&found);
+    let detail = common.detail();
+    match arguments.output {
+        Format::Json => output::json(&document)?,
+        Format::Markdown | Format::Html => {
+            output::page(arguments.output, "Capacity", detail, |detail, limit| {
+                capacity_markdown(&document, detail, limit)
+            })?;
+        }
+        Format::Wide => output::data(&capacity(&document, Columns::Wide, detail))?,
+        _ => output::data(&capacity(&document, Columns::Usual, detail))?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// The capacity of the cluster of these arguments, with its time.
+async fn observed(
+    loaded: Option<&Loaded>,
+    common: &Common,
+) -> Result<(Timestamp, Capacity), Failure> {
+    let mut observed = read_cluster(common, Extent::Examination).await?;
+    if let [file, ..] = &common.cluster_files[..] {
+        observed.at = taken(file).unwrap_or_else(|| newest_creation(&observed));
+    }
+    let Some(loaded) = loaded else {
+        return Ok((observed.at, ipam_plan::capacity::capacity(&observed, None)));
+    };
+    let openstack = common.openstack(Scope::Subnets);
+    openstack.observe_into(&loaded.desired, &mut observed).await;
+    let plan = Job::files(loaded).plan(&observed);
+    let files = Some((&loaded.desired, &plan));
+    Ok((observed.at, ipam_plan::capacity::capacity(&observed, files)))
+}
+
+/// The capacity in each snapshot of a directory.
+async fn earlier(
+    directory: &Path,
+    loaded: Option<&Loaded>,
+    common: &Common,
+) -> Result<Vec<(Timestamp, Capacity)>, Failure> {
+    let unreadable =
+        |error| Failure::Failed(format!("{} cannot be read: {error}", directory.display()));
+    let entries = std::fs::read_dir(directory).map_err(unreadable)?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(unreadable)?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::Failed(format!(
+            "{} has no snapshot: write one each day with `cilium-ipam snapshot --out {}/2026-11-30.json`",
+            directory.display(),
+            directory.display()
+        )));
+    }
+    let mut earlier = Vec::new();
+    for file in files {
+        if taken(&file).is_none() {
+            return Err(Failure::Failed(format!(
+                "the name of {} is not its day, such as 2026-11-30.json",
+                file.display()
+            )));
+        }
+        let common = Common {
+            cluster_files: vec![file],
+            ..common.clone()
+        };
+        earlier.push(observed(loaded, &common).await?);
+    }
+    Ok(earlier)
+}
+
+/// When a snapshot was taken, by its name.
+fn taken(file: &Path) -> Option<Timestamp> {
+    date(file.file_stem()?.to_str()?).ok()
+}
+
+/// The creation of the newest Node: the file is at least so young.
+fn newest_creation(observed: &Observed) -> Timestamp {
+    let created = observed.nodes.values().map(|node| node.created.as_str());
+    created
+        .max()
+        .and_then(|created| created.parse().ok())
+        .unwrap_or(observed.at)
+}
