@@ -46,6 +46,7 @@ mod show_lb;
 mod show_nodes;
 mod show_plan;
 mod show_pools;
+mod simulate;
 mod snapshot;
 mod spellings;
 mod target;
@@ -163,6 +164,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts.
     Capacity(capacity::Arguments),
+    /// Show what nodes would get that join, and when pools and ranges are full.
+    Simulate(simulate::Arguments),
     /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and
     /// the rule that decided.
     Explain(explain::Arguments),
@@ -262,6 +265,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Operator(arguments) => operator::run(arguments, common).await,
         Command::Doctor(arguments) => doctor::run(arguments, common).await,
         Command::Capacity(arguments) => capacity::run(arguments, common).await,
+        Command::Simulate(arguments) => simulate::run(arguments, common).await,
         Command::Explain(arguments) => explain::run(arguments, common).await,
         Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,

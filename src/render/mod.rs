@@ -33,6 +33,7 @@ mod plan_causes;
 mod plan_sections;
 mod policy_test;
 mod report;
+mod simulation;
 mod terminal;
 mod text;
 mod upgrade;
@@ -62,6 +63,7 @@ pub use migration_status::MigrationStatus;
 pub use migration_status_text::migration_status;
 pub use policy_test::{PolicyTestDocument, policy_test, policy_test_junit};
 pub use report::report;
+pub use simulation::{simulation, simulation_markdown};
 pub use text::{
     Paint, count, grouped_digits, log_text, printable, rule_list, rule_page, sanitized_json, table,
 };

@@ -135,7 +135,7 @@ const UPGRADE_MARKDOWN: &[&str] = &[
 ];
 
 /// Commands, and the exit codes that they have with [`HOSTILE`] text.
-const COMMANDS: [(&[&str], i32); 40] = [
+const COMMANDS: [(&[&str], i32); 42] = [
     (&["plan", "--show-all", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "json", "--cluster", "cluster.json"], 5),
     (&["plan", "-o", "markdown", "--cluster", "cluster.json"], 5),
@@ -157,6 +157,19 @@ const COMMANDS: [(&[&str], i32); 40] = [
         0,
     ),
     (&["capacity", "-o", "html", "--cluster", "cluster.json"], 0),
+    (&["simulate", "--add", "3", "--cluster", "cluster.json"], 0),
+    (
+        &[
+            "simulate",
+            "--add",
+            "3",
+            "-o",
+            "markdown",
+            "--cluster",
+            "cluster.json",
+        ],
+        0,
+    ),
     (&["snapshot", "--cluster", "cluster.json"], 0),
     (&["doctor", "--cluster", "cluster.json"], 2),
     (&["doctor", "-o", "json", "--cluster", "cluster.json"], 2),

@@ -10,3 +10,4 @@ pub mod check;
 pub mod growth;
 pub mod openstack;
 pub mod plan;
+pub mod simulate;

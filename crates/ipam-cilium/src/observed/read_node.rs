@@ -13,7 +13,7 @@ use super::{
     AgentTrace, Author, CiliumNode, ClusterCidrs, Distribution, HoldingField, Node, ObjectVersion,
     OperatorAttention, Protection,
 };
-use ipam_core::model::PerFamily;
+use ipam_core::model::{Labels, NodeName, PerFamily};
 use ipam_core::net::{Address, Block, Family, Range};
 
 /// The Node. If its name is invalid, only the blocks that it shows.
@@ -298,4 +298,37 @@ fn authors(entry: &ManagedFields) -> Vec<Author> {
         field,
     };
     owned.into_iter().flatten().map(author).collect()
+}
+
+impl Node {
+    /// A Node that does not exist yet: it holds nothing, and nothing is known of its machine.
+    pub fn joining(
+        name: NodeName,
+        labels: Labels,
+        created: String,
+        pod_limit: Option<u64>,
+    ) -> Node {
+        Node {
+            uid: format!("uid-{name}"),
+            resource_version: "0".to_owned(),
+            name,
+            created,
+            labels,
+            spec: PerFamily::NONE,
+            annotation: PerFamily::NONE,
+            old_annotation: PerFamily::NONE,
+            shown: Vec::new(),
+            unreadable_spec: None,
+            unreadable_annotation: None,
+            attention: OperatorAttention::default(),
+            protection: Protection::None,
+            migration: None,
+            addresses: Vec::new(),
+            provider_id: None,
+            authors: Vec::new(),
+            distribution: None,
+            cluster_cidrs: None,
+            pod_limit,
+        }
+    }
 }

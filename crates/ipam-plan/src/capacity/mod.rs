@@ -24,6 +24,7 @@ use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_desired::Desired;
 
 pub use document::{CapacityDocument, NextDocument, RowDocument, UnknownDocument, WaitingDocument};
+pub(crate) use own_pools::rows as own_rows;
 pub use supplies::{NextBlock, Supply, refused, supplies};
 pub use time_left::TimeLeft;
 pub use waiting::Waiting;

@@ -9,7 +9,7 @@ use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::Family;
 use ipam_desired::Desired;
 
-pub(super) fn rows(desired: &Desired, observed: &Observed) -> Vec<Row> {
+pub(crate) fn rows(desired: &Desired, observed: &Observed) -> Vec<Row> {
     let mut by_pool: BTreeMap<(PoolName, Family), BTreeSet<NodeName>> = BTreeMap::new();
     let supply = crate::plan::supply(desired);
     for (pool, node, block) in holders(&supply, observed) {

@@ -126,7 +126,7 @@ pub(super) fn full_pools(change: &NodeChange) -> impl Iterator<Item = &PoolName>
 }
 
 /// The best pool that is full; `None` if the node did not fall over.
-pub(super) fn full_pool(change: &NodeChange) -> Option<&PoolName> {
+pub(crate) fn full_pool(change: &NodeChange) -> Option<&PoolName> {
     full_pools(change).next()
 }
 

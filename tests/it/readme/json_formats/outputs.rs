@@ -92,6 +92,12 @@ pub const OUTPUTS: &[Output] = &[
         commands: &["capacity POOLS --cluster-file CLUSTER"],
     },
     Output {
+        title: "`simulate`",
+        file: "crates/ipam-plan/src/simulate/document.rs",
+        root: "SimulationDocument",
+        commands: &["simulate POOLS --cluster-file CLUSTER --add 2 --label rack=a"],
+    },
+    Output {
         title: "`upgrade`",
         file: "crates/ipam-doctor/src/upgrade/document.rs",
         root: "UpgradeDocument",

@@ -11,10 +11,11 @@ use serde_json::Value;
 use crate::support::repository;
 
 /// Folders of the types.
-const FOLDERS: [&str; 16] = [
+const FOLDERS: [&str; 17] = [
     "crates/ipam-core/src/model",
     "crates/ipam-core/src/rules",
     "crates/ipam-plan/src/capacity",
+    "crates/ipam-plan/src/simulate",
     "crates/ipam-plan/src/plan/document",
     "crates/ipam-plan/src/plan",
     "crates/ipam-doctor/src/doctor",
