@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 
-use super::companion::{self, Profile};
+use super::companion;
 use crate::cargo;
 use crate::suite::Guard;
 
@@ -25,5 +25,5 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "build --profile plugin --package neutron-cni --package neutron-node --bin cni-ipam-neutron --bin neutron-node",
         )?;
     }
-    companion::run("bench", &arguments.arguments, Profile::Release, Guard::None)
+    companion::run("bench", &arguments.arguments, Guard::None)
 }

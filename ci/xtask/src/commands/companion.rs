@@ -10,50 +10,24 @@ use xtask::tool::TOOL_VARIABLE;
 use crate::cargo;
 use crate::suite::Guard;
 
-/// How the programs are compiled.
-#[derive(Clone, Copy)]
-pub enum Profile {
-    /// As the tests are, so that only these programs are linked.
-    Dev,
-    /// Optimised: for measurements, and for proofs of many repetitions.
-    Release,
-}
+/// One selection of packages and features for all of these programs: with another one, cargo builds
+/// the dependencies again.
+const PACKAGES: &str = "build --release --package cilium-ipam --package simulator --package model \
+     --package xtask --features xtask/bench,xtask/prove";
 
-impl Profile {
-    /// One selection of packages and features for all programs: with another one, cargo builds the
-    /// dependencies again. Without `--tests`, it leaves out features that the tests enable.
-    fn selection(self) -> &'static str {
-        match self {
-            Self::Dev => "build --workspace --all-features --tests",
-            Self::Release => {
-                "build --release --package cilium-ipam --package simulator --package model \
-                 --package xtask --features xtask/bench,xtask/prove"
-            }
-        }
-    }
-
-    /// Builds programs; returns their folder.
-    fn build(self, programs: &[&str]) -> Result<PathBuf> {
-        let bins: String = programs
-            .iter()
-            .map(|program| format!(" --bin {program}"))
-            .collect();
-        cargo::run(&format!("{}{bins}", self.selection()))?;
-        cargo::folder_of(match self {
-            Self::Dev => "debug",
-            Self::Release => "release",
-        })
-    }
+/// Builds programs; returns their folder.
+fn build(programs: &[&str]) -> Result<PathBuf> {
+    let bins: String = programs
+        .iter()
+        .map(|program| format!(" --bin {program}"))
+        .collect();
+    cargo::run(&format!("{PACKAGES}{bins}"))?;
+    cargo::folder_of("release")
 }
 
 /// Builds a program that needs no tool, and runs it with these arguments behind the guard.
-pub fn run_alone(
-    program: &str,
-    arguments: &[String],
-    profile: Profile,
-    guard: Guard,
-) -> Result<()> {
-    let folder = profile.build(&[program])?;
+pub fn run_alone(program: &str, arguments: &[String], guard: Guard) -> Result<()> {
+    let folder = build(&[program])?;
     finish(
         program,
         guard
@@ -64,9 +38,9 @@ pub fn run_alone(
 
 /// Builds the tool and the companion for `verb`; runs the companion with these arguments behind
 /// the guard. The companion takes the tool that the variable of the environment names, if it is set.
-pub fn run(verb: &str, arguments: &[String], profile: Profile, guard: Guard) -> Result<()> {
+pub fn run(verb: &str, arguments: &[String], guard: Guard) -> Result<()> {
     let companion = format!("xtask-{verb}");
-    let folder = profile.build(&["cilium-ipam", &companion])?;
+    let folder = build(&["cilium-ipam", &companion])?;
     let tool = std::env::var_os(TOOL_VARIABLE);
     let tool = tool.map_or_else(|| folder.join("cilium-ipam"), PathBuf::from);
     let mut command = guard.around(Command::new(folder.join(&companion)));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use super::companion::{self, Profile};
+use super::companion;
 use crate::cargo;
 use crate::suite::{Expected, Guard, Output, Suite};
 
@@ -27,7 +27,7 @@ pub struct Arguments {
 /// The proofs of the suite, with few repetitions. `properties`, `hostile` and `retry` are tests, which the
 /// suite runs anyway. `.ci/scheduled` repeats all proofs more often, and runs those that take longer.
 const IN_SUITE: [(&str, &[&str]); 8] = [
-    ("simulate", &["--seeds", "500"]),
+    ("simulate", &["--seeds", "5000"]),
     ("appliers", &[]),
     ("kills", &["--times", "10"]),
     ("paused", &[]),
@@ -40,8 +40,6 @@ const IN_SUITE: [(&str, &[&str]); 8] = [
 /// How the proofs run.
 #[derive(Clone, Copy)]
 pub struct Setting<'s> {
-    /// How the programs of the proofs are compiled.
-    pub profile: Profile,
     /// Protects the machine's own folders.
     pub guard: Guard,
     /// The skips that are allowed; without it, every skip is.
@@ -56,7 +54,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .map(Expected::read)
         .transpose()?;
     let setting = Setting {
-        profile: Profile::Release,
         guard: Guard::None,
         expected: expected.as_ref(),
     };
@@ -78,8 +75,8 @@ impl Setting<'_> {
 
     fn one(self, name: &str, arguments: &[String]) -> Result<()> {
         match name {
-            "model" => companion::run_alone("model", arguments, self.profile, self.guard),
-            "simulate" => companion::run_alone("simulator", arguments, self.profile, self.guard),
+            "model" => companion::run_alone("model", arguments, self.guard),
+            "simulate" => companion::run_alone("simulator", arguments, self.guard),
             "properties" => {
                 let cases = cases("properties", arguments, "5000")?;
                 self.tests("properties", Some(("PROPTEST_CASES", &cases)))
@@ -91,7 +88,7 @@ impl Setting<'_> {
                     .into_iter()
                     .chain(arguments.iter().cloned())
                     .collect();
-                companion::run("prove", &words, self.profile, self.guard)
+                companion::run("prove", &words, self.guard)
             }
         }
     }

@@ -8,7 +8,6 @@ use anyhow::Result;
 use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Error, Program, build};
 
-use super::companion::Profile;
 use super::prove::Setting;
 use super::testbed::PROGRAMS;
 use crate::cargo;
@@ -92,11 +91,7 @@ fn suite_and_proofs(expected: Option<&Expected>) -> Result<()> {
     let plugins = Plugins::of(cargo::root());
     let left_out = plugins.unchanged();
     let guard = suite(SUITE, &[], left_out.as_ref(), expected)?;
-    let setting = Setting {
-        profile: Profile::Dev,
-        guard,
-        expected,
-    };
+    let setting = Setting { guard, expected };
     setting.all()?;
     if left_out.is_none() {
         plugins.passed()?;
