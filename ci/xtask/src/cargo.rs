@@ -98,12 +98,12 @@ pub fn tool(name: &str, version: &str, flags: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The folder of the binaries of a profile: `debug`, `release` and so on.
-pub fn folder_of(profile: &str) -> Result<PathBuf> {
+/// The folder of the release profile's binaries.
+pub fn release_folder() -> Result<PathBuf> {
     let metadata: serde_json::Value =
         serde_json::from_str(&output("metadata --no-deps --format-version 1")?)?;
     let target = metadata["target_directory"]
         .as_str()
         .context("cargo metadata names no target directory")?;
-    Ok(Path::new(target).join(profile))
+    Ok(Path::new(target).join("release"))
 }

@@ -1,8 +1,9 @@
-//! Builds and runs the programs behind `bench` and `prove`, the model, the simulator, and the tool that
-//! they need.
+//! Builds and runs the optimised programs: those behind `bench` and `prove`, the model, the
+//! simulator, and the tool that they need.
 
+use std::io::{Read, Seek};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use xtask::tool::TOOL_VARIABLE;
@@ -22,7 +23,60 @@ fn build(programs: &[&str]) -> Result<PathBuf> {
         .map(|program| format!(" --bin {program}"))
         .collect();
     cargo::run(&format!("{PACKAGES}{bins}"))?;
-    cargo::folder_of("release")
+    cargo::release_folder()
+}
+
+/// A build of all programs of the proofs, beside something else that mostly waits.
+pub struct Build {
+    child: Child,
+    printed: std::fs::File,
+}
+
+impl Build {
+    /// Starts the build with the lowest priority of the processor.
+    pub fn start() -> Result<Self> {
+        const PROGRAMS: &str = "--bin cilium-ipam --bin simulator --bin xtask-prove";
+        let printed = tempfile::tempfile().context("there is no file for the build's output")?;
+        eprintln!("$ nice -n 19 cargo {PACKAGES} {PROGRAMS} &");
+        let cargo = cargo::cargo();
+        let child = Command::new("nice")
+            .args(["-n", "19"])
+            .arg(cargo.get_program())
+            .args(PACKAGES.split_whitespace())
+            .args(PROGRAMS.split_whitespace())
+            .current_dir(cargo::root())
+            .stdin(Stdio::null())
+            .stdout(printed.try_clone().context("cannot share the file")?)
+            .stderr(printed.try_clone().context("cannot share the file")?)
+            .spawn()
+            .context("nice does not start")?;
+        Ok(Self { child, printed })
+    }
+
+    /// Waits for the build.
+    pub fn finish(mut self) -> Result<()> {
+        let status = self.child.wait().context("cargo does not end")?;
+        if status.success() {
+            return Ok(());
+        }
+        let mut told = Vec::new();
+        self.printed.rewind().context("cannot read the output")?;
+        self.printed
+            .read_to_end(&mut told)
+            .context("cannot read the output")?;
+        bail!(
+            "the build of the proofs failed\n{}",
+            String::from_utf8_lossy(&told)
+        )
+    }
+}
+
+impl Drop for Build {
+    /// A suite that fails leaves no build behind. Without effect after `finish`.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 /// Builds a program that needs no tool, and runs it with these arguments behind the guard.

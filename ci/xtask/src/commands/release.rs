@@ -21,6 +21,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     cargo::run(&format!(
         "build --release --package xtask --features release --bin {COMPANION}"
     ))?;
-    let mut command = Command::new(cargo::folder_of("release")?.join(COMPANION));
+    let mut command = Command::new(cargo::release_folder()?.join(COMPANION));
     companion::finish(COMPANION, command.args(&arguments.arguments))
 }

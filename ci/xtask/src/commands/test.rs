@@ -8,6 +8,7 @@ use anyhow::Result;
 use testbed::openstack::{Database, prepare};
 use testbed::{CiliumVersion, Error, Program, build};
 
+use super::companion;
 use super::prove::Setting;
 use super::testbed::PROGRAMS;
 use crate::cargo;
@@ -85,12 +86,14 @@ fn prepare_programs() -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests and then the proofs. The tests of the plugins are left out if nothing that they
-/// run has changed since they passed.
+/// Runs the tests and then the proofs, which are built while the tests wait for servers. The tests
+/// of the plugins are left out if nothing that they run has changed since they passed.
 fn suite_and_proofs(expected: Option<&Expected>) -> Result<()> {
+    let proofs = companion::Build::start()?;
     let plugins = Plugins::of(cargo::root());
     let left_out = plugins.unchanged();
     let guard = suite(SUITE, &[], left_out.as_ref(), expected)?;
+    proofs.finish()?;
     let setting = Setting { guard, expected };
     setting.all()?;
     if left_out.is_none() {
