@@ -150,7 +150,7 @@ impl<'g> Growth<'g> {
     }
 }
 
-/// The size of the last range, or a larger one that holds so many blocks.
+/// The size of the last range, or a larger one if the blocks do not fit into it.
 fn size_for(block: Option<BlockSize>, last: Block, blocks: usize) -> BlockSize {
     let Some(block) = block else {
         return last.size();

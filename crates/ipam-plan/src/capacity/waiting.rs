@@ -1,4 +1,4 @@
-//! Nodes that lack a block of an enabled family, and why, as far as the supplies show it.
+//! Nodes that lack a block of an enabled family, with the reason that the plan or the supplies show.
 
 use super::{Row, Supplier};
 use crate::plan::{Plan, Target};
