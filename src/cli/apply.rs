@@ -23,9 +23,7 @@ use super::undo_file::UndoFile;
 use super::{Common, ExitStatus, Format, load_valid};
 use crate::render::{diagnostics, human};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{
-    Cluster, ClusterError, LeaseName, Opening, check_output_file, replace_private_file,
-};
+use ipam_cluster::{Cluster, ClusterError, LeaseName, Opening, check_output_file};
 use ipam_config::source::Location;
 use ipam_controller::apply::Event;
 use ipam_controller::{
@@ -335,7 +333,11 @@ impl Run<'_> {
         changes: Vec<Change>,
     ) -> (Applied, Option<ClusterError>) {
         let mut progress = Progress::new(changes.len());
-        let mut on_event = |event: Event<'_>| progress.event(&event);
+        let mut on_event = |event: Event<'_>| match self.cluster {
+            // A write lasts only when the file is saved.
+            Target::File(_) => {}
+            Target::Sysdump(_) | Target::Live(_) => progress.event(&event),
+        };
         let mut sending = Sending {
             batch: BATCH,
             limit: self.arguments.parallelism.into(),
@@ -343,7 +345,7 @@ impl Run<'_> {
             stop: self.interruption.stop(),
             on_event: &mut on_event,
         };
-        let result = apply_until_settled(
+        let (mut applied, mut failure) = apply_until_settled(
             self.cluster,
             self.openstack,
             &self.job,
@@ -352,8 +354,17 @@ impl Run<'_> {
             &mut sending,
         )
         .await;
+        if let Target::File(cluster) = self.cluster {
+            match cluster.save_all() {
+                Ok(()) => progress.events(&applied),
+                Err(error) => {
+                    applied.fail_unsaved(&error);
+                    failure = Some(error);
+                }
+            }
+        }
         progress.finish();
-        result
+        (applied, failure)
     }
 
     fn made(&self, began: Timestamp) -> Made {
@@ -374,7 +385,7 @@ impl Run<'_> {
         if let Some(review) = self.review {
             review.note(report);
         }
-        let kept = self.keep(report);
+        let kept = report.keep_in(self.arguments.report_out.as_deref());
         let printed = match self.arguments.output {
             Format::Json => output::json(report),
             _ => output::data(&summary(report, self.common.detail())),
@@ -384,14 +395,5 @@ impl Run<'_> {
             Some(failure) => Err(failure),
             None => kept.and_then(|()| Ok(printed.map(|()| ExitStatus::Done)?)),
         }
-    }
-
-    /// Writes the report into the file of --report-out.
-    fn keep(&self, report: &Report) -> Result<(), Failure> {
-        let Some(file) = &self.arguments.report_out else {
-            return Ok(());
-        };
-        replace_private_file(file, &output::json_text(report)?)
-            .map_err(|error| unwritable_report(file, &error))
     }
 }

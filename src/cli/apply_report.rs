@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::apply_saved::Approved;
 use super::failure::Failure;
-use super::output::Capped;
+use super::output::{self, Capped};
 use super::undo_file::Undo;
 use crate::render::{Detail, LeftChange, Paint, count, grouped, named, printable};
-use ipam_cluster::ClusterError;
+use ipam_cluster::{ClusterError, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
 use ipam_core::model::grouped_digits;
@@ -35,6 +35,17 @@ pub(super) struct Report {
     /// The undo plan; absent if nothing was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<Undo>,
+}
+
+impl Report {
+    /// Writes the report into the file of `--report-out`.
+    pub(super) fn keep_in(&self, file: Option<&Path>) -> Result<(), Failure> {
+        let Some(file) = file else {
+            return Ok(());
+        };
+        replace_private_file(file, &output::json_text(self)?)
+            .map_err(|error| unwritable_report(file, &error))
+    }
 }
 
 #[derive(Serialize)]

@@ -14,8 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::render::{self, Detail, PageLimit, Paint, limit, printable};
-use ipam_controller::Loaded;
 use ipam_controller::apply::{Event, Outcome};
+use ipam_controller::{Applied, Loaded};
 use ipam_core::model::grouped_digits;
 use ipam_core::text::one_line;
 use ipam_plan::plan::ChangeDocument;
@@ -291,6 +291,15 @@ impl Progress {
             (Progress::Lines, _) => warn(&line),
             (Progress::Bar(bar), Outcome::Applied) => bar.inc(1),
             (Progress::Bar(bar), _) => bar.suspend(|| warn(&line)),
+        }
+    }
+
+    /// Every change that was tried, with its outcome.
+    pub(super) fn events(&mut self, applied: &Applied) {
+        for (change, outcome) in &applied.outcomes {
+            if *outcome != Outcome::NotTried {
+                self.event(&Event::Finished { change, outcome });
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use super::{Common, output};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::live::{LiveCluster, SentRequest, kubeconfig_has_cluster};
 use ipam_cluster::{
-    Cluster, ClusterError, Durability, Extent, FileCluster, LeaseName, ListVisitor, LockSeen,
-    Moment, Opening, Saved, Seen, Sysdump, Write, WriteError, Written, observe, observe_files,
+    Cluster, ClusterError, Extent, FileCluster, LeaseName, ListVisitor, LockSeen, Moment, Opening,
+    Seen, Sysdump, Write, WriteError, Written, observe, observe_files,
 };
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, Scope, load};
@@ -166,18 +166,6 @@ impl Cluster for Target {
 
     fn now(&self) -> Timestamp {
         each!(self, cluster => cluster.now())
-    }
-
-    fn durability(&self) -> Durability {
-        each!(self, cluster => cluster.durability())
-    }
-
-    async fn save(&self) -> Result<Saved, ClusterError> {
-        each!(self, cluster => cluster.save().await)
-    }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        each!(self, cluster => cluster.finish().await)
     }
 }
 

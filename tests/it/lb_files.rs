@@ -104,6 +104,7 @@ fn outcomes(before: &[String], after: &[String], files: &[String]) -> Vec<(Chang
         let sent = apply_until_settled(&target, &NoPorts, &job, observed, changes, &mut sending);
         let (applied, failure) = sent.await;
         assert!(failure.is_none(), "{failure:?}");
+        target.save_all().unwrap();
         applied.outcomes
     })
 }

@@ -93,6 +93,7 @@ pub(super) fn apply(folder: &Folder, loaded: &Loaded, saved: Option<&PlanDocumen
         &mut sending,
     );
     let (applied, failure) = runtime.block_on(sent);
+    cluster.save_all().unwrap();
     let left = applied
         .outcomes
         .iter()

@@ -254,10 +254,6 @@ impl Cluster for Saboteur {
     fn now(&self) -> Timestamp {
         self.client.now()
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.client.finish().await
-    }
 }
 
 impl Follow for Saboteur {

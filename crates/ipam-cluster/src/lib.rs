@@ -223,24 +223,6 @@ pub trait ListVisitor: Send {
     }
 }
 
-/// When a write is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// As soon as it is answered.
-    Answered,
-    /// When it is saved together with others, see [`Cluster::save`].
-    Saved,
-}
-
-/// Which answered writes are durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Saved {
-    /// All of them.
-    All,
-    /// Some wait for more writes.
-    Some,
-}
-
 /// A place to read and write objects.
 pub trait Cluster: Sync {
     /// Gives every object of a kind to `visitor`, from one consistent list of that moment.
@@ -264,19 +246,6 @@ pub trait Cluster: Sync {
 
     /// The time, by the clock that ends quarantines.
     fn now(&self) -> Timestamp;
-
-    /// When its writes are durable.
-    fn durability(&self) -> Durability {
-        Durability::Answered
-    }
-
-    /// Makes writes durable if enough of them wait for it.
-    fn save(&self) -> impl Future<Output = Result<Saved, ClusterError>> + Send {
-        async { Ok(Saved::All) }
-    }
-
-    /// Makes all writes durable. Has no effect where each write is durable by itself.
-    fn finish(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
 /// Label of every object that records a migration. Its key is that of the mark on Nodes, and its

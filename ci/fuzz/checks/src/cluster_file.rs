@@ -123,6 +123,7 @@ fn apply(cluster: &FileCluster, observed: Observed, plan: Plan) -> Option<Applie
         return None;
     }
     assert!(failure.is_none(), "it cannot be applied: {failure:?}");
+    cluster.save_all().expect("the file can be replaced");
     for (change, outcome) in &applied.outcomes {
         assert!(*outcome == Outcome::Applied, "{outcome:?} of {change:?}");
     }

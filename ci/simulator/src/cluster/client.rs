@@ -225,10 +225,6 @@ impl Cluster for SimClient {
     fn now(&self) -> Timestamp {
         self.cluster.lock().now
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        Ok(())
-    }
 }
 
 impl Follow for SimClient {

@@ -159,10 +159,6 @@ impl Cluster for Client {
     fn now(&self) -> Timestamp {
         self.world.lock().now
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        Ok(())
-    }
 }
 
 impl Workloads for Client {

@@ -95,10 +95,6 @@ impl Cluster for Watched {
     fn now(&self) -> jiff::Timestamp {
         self.cluster.now()
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.cluster.finish().await
-    }
 }
 
 /// One apply.

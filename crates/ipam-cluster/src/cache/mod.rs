@@ -7,8 +7,7 @@
 //! kinds that show blocks are as new as these claims. The same holds for lists that a plan reads
 //! beside the cache. It must never know what plans are made from it.
 
-/// The methods that a wrapper of a followed cluster passes on to it. Its writes last as soon as the
-/// server answers, so `durability` and `save` stay the default ones.
+/// The methods that a wrapper of a followed cluster passes on to it.
 macro_rules! delegate_others {
     ($self:ident => $cluster:expr) => {
         fn cilium_namespace(&$self) -> Option<&str> {
@@ -21,10 +20,6 @@ macro_rules! delegate_others {
 
         fn now(&$self) -> jiff::Timestamp {
             $cluster.now()
-        }
-
-        async fn finish(&$self) -> Result<(), ClusterError> {
-            $cluster.finish().await
         }
     };
 }

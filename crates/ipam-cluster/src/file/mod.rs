@@ -3,7 +3,7 @@
 //!
 //! Writes follow the API server's rules: UID and resourceVersion must match, `spec.podCIDRs` is
 //! write-once, every write gets a new resourceVersion. In a JSON file, the bytes of all other
-//! objects stay as they are.
+//! objects stay as they are. A write lasts only when the file is saved.
 
 mod disk;
 mod item_splitter;
@@ -27,8 +27,8 @@ use serde_json::value::RawValue;
 use state::{Base, State};
 
 use super::{
-    Cluster, ClusterError, Durability, LeaseName, ListVisitor, LockSeen, Moment, Operation, Saved,
-    Seen, Write, WriteError, Written,
+    Cluster, ClusterError, LeaseName, ListVisitor, LockSeen, Moment, Operation, Seen, Write,
+    WriteError, Written,
 };
 use ipam_cilium::observed::ObservedKind;
 use ipam_core::model::grouped_digits;
@@ -303,7 +303,7 @@ impl Cluster for FileCluster {
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let location = ItemLocation::of(&write.target)?;
         let mut state = self.state();
-        match &write.operation {
+        let written = match &write.operation {
             // A file records no owners of fields. Fields that an apply does not name stay, as with
             // a patch.
             Operation::Patch(patch) | Operation::Apply(patch) => {
@@ -311,7 +311,9 @@ impl Cluster for FileCluster {
             }
             Operation::Create(object) => state.create(self, location, object, self.now()),
             Operation::Delete(version) => state.delete(self, &location, version),
-        }
+        }?;
+        self.save_if_worth_it(&mut state);
+        Ok(written)
     }
 
     async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {
@@ -320,17 +322,5 @@ impl Cluster for FileCluster {
 
     fn now(&self) -> Timestamp {
         Timestamp::now()
-    }
-
-    fn durability(&self) -> Durability {
-        Durability::Saved
-    }
-
-    async fn save(&self) -> Result<Saved, ClusterError> {
-        self.save_if_worth_it()
-    }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        self.save_all()
     }
 }

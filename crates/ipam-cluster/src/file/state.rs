@@ -12,7 +12,7 @@ use super::super::{WriteError, Written};
 use super::disk::{Lock, replace_locked};
 use super::items::{ItemLocation, uid_of};
 use super::{FileCluster, Format};
-use crate::{ClusterError, Saved};
+use crate::ClusterError;
 use ipam_cilium::observed::{CLAIMS_KEY, ObjectVersion};
 use ipam_cilium::parser_words::YamlFault;
 use ipam_core::claims::Claims;
@@ -203,17 +203,20 @@ const FEWEST_WRITES: usize = 2_000;
 const SHARE: usize = 4;
 
 impl FileCluster {
-    /// Saves the file if enough writes wait for it.
-    pub(super) fn save_if_worth_it(&self) -> Result<Saved, ClusterError> {
-        let mut state = self.state();
-        if state.unsaved < FEWEST_WRITES.max(self.locations.len() / SHARE) {
-            return Ok(Saved::Some);
+    /// Saves the file each time that enough further writes wait for it. If that fails, they wait for
+    /// [`FileCluster::save_all`], which reports the fault.
+    pub(super) fn save_if_worth_it(&self, state: &mut State) {
+        let enough = FEWEST_WRITES.max(self.locations.len() / SHARE);
+        if state.unsaved.is_multiple_of(enough) {
+            let _ = self.save_state(state);
         }
-        self.save_state(&mut state).map(|()| Saved::All)
     }
 
     /// Saves all writes.
-    pub(super) fn save_all(&self) -> Result<(), ClusterError> {
+    ///
+    /// # Errors
+    /// Fails if the file cannot be replaced.
+    pub fn save_all(&self) -> Result<(), ClusterError> {
         self.save_state(&mut self.state())
     }
 
@@ -422,7 +425,7 @@ mod tests {
                 .unwrap();
             let annotations = json!({"note": "n\u{e4}ive \"\n", "more": "x"});
             assert_eq!(listed.0[0]["metadata"]["annotations"], annotations);
-            cluster.finish().await.unwrap();
+            cluster.save_all().unwrap();
             let saved = std::fs::read_to_string(&path).unwrap();
             let json = if name.ends_with("json") {
                 assert!(
@@ -525,7 +528,7 @@ mod tests {
                 runtime.block_on(cluster.write(&write_of(&name, create))).unwrap();
                 expected.push((json!(name), json!("created")));
             }
-            runtime.block_on(cluster.finish()).unwrap();
+            cluster.save_all().unwrap();
             prop_assert_eq!(notes(&std::fs::read_to_string(&path).unwrap()), expected);
         }
     }

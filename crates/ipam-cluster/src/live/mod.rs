@@ -146,8 +146,4 @@ impl Cluster for LiveCluster {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        Ok(())
-    }
 }

@@ -228,10 +228,6 @@ impl Cluster for Sysdump {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
-//! Changes with their outcomes, which are reported only once they are durable, and, after a
-//! conflict, the changes that a fresh plan still asks for exactly as approved. It must never widen
-//! an approval: it writes nothing and adds no change.
+//! Changes with their outcomes, and, after a conflict, the changes that a fresh plan still asks for
+//! exactly as approved. It must never widen an approval: it writes nothing and adds no change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::apply::{Event, Outcome};
+use crate::apply::Outcome;
 use crate::{Job, observe_and_plan};
 use ipam_cilium::lbipam::ServedAddress;
 use ipam_cilium::observed::{Observed, ObservedKind};
-use ipam_cluster::{Cluster, ClusterError, Durability};
+use ipam_cluster::{Cluster, ClusterError};
 use ipam_core::model::ServiceName;
 use ipam_plan::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects, shows};
 
@@ -17,8 +16,6 @@ use ipam_plan::plan::{Change, ChangeDocument, Effects, Sequence, Target, effects
 pub struct Applied {
     /// In the order of the plan.
     pub outcomes: Vec<(Change, Outcome)>,
-    /// Indexes of changes that are applied, not durable yet, and not reported.
-    unsaved: Vec<usize>,
 }
 
 impl From<Vec<Change>> for Applied {
@@ -27,10 +24,7 @@ impl From<Vec<Change>> for Applied {
             .into_iter()
             .map(|change| (change, Outcome::NotTried))
             .collect();
-        Applied {
-            outcomes,
-            unsaved: Vec::new(),
-        }
+        Applied { outcomes }
     }
 }
 
@@ -72,40 +66,14 @@ impl Applied {
         }
     }
 
-    /// Stores outcomes by index. Those that are not durable yet wait for
-    /// [`Applied::report_saved`].
-    pub(super) fn record(
-        &mut self,
-        outcomes: impl Iterator<Item = (usize, Change, Outcome)>,
-        durability: Durability,
-    ) {
-        for (index, change, outcome) in outcomes {
-            if is_unsaved(durability, &change, &outcome) {
-                self.unsaved.push(index);
+    /// Marks applied changes as not saved, except those of ports: Neutron keeps what it has answered.
+    pub fn fail_unsaved(&mut self, error: &ClusterError) {
+        for (change, outcome) in &mut self.outcomes {
+            if *outcome == Outcome::Applied && !matches!(change, Change::Port(_)) {
+                *outcome = Outcome::Refused(format!("it was not saved: {error}"));
             }
-            self.outcomes[index] = (change, outcome);
         }
     }
-
-    pub(super) fn report_saved(&mut self, on_event: &mut (dyn FnMut(Event<'_>) + Send)) {
-        for index in self.unsaved.drain(..) {
-            let (change, outcome) = &self.outcomes[index];
-            on_event(Event::Finished { change, outcome });
-        }
-    }
-
-    pub(super) fn fail_unsaved(&mut self, error: &ClusterError) {
-        for index in self.unsaved.drain(..) {
-            self.outcomes[index].1 = Outcome::Refused(format!("it was not saved: {error}"));
-        }
-    }
-}
-
-/// Whether a change is applied and may still be lost. Neutron keeps what it has answered.
-pub(super) fn is_unsaved(durability: Durability, change: &Change, outcome: &Outcome) -> bool {
-    durability == Durability::Saved
-        && *outcome == Outcome::Applied
-        && !matches!(change, Change::Port(_))
 }
 
 /// Addresses and hostnames that Services lose, or may lose.

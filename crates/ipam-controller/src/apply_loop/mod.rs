@@ -10,14 +10,13 @@ use std::num::NonZeroUsize;
 use applied::{claims_hidden, lost, reobserve};
 use futures_util::future::join;
 
-use self::applied::is_unsaved;
 use super::apply::{PortWriter, Prepared, prepare};
 use crate::Job;
 use crate::apply::{Event, Outcome, Stop, Unapplied, apply};
 use crate::claim_store::{ClaimCapacity, ClaimStore};
 use crate::concurrency::ConcurrencyLimit;
 use ipam_cilium::observed::{Observed, OperatorRun};
-use ipam_cluster::{Cluster, ClusterError, Saved, WriteError};
+use ipam_cluster::{Cluster, ClusterError, WriteError};
 use ipam_plan::plan::{Change, effects, node_changes};
 
 pub use applied::Applied;
@@ -55,8 +54,8 @@ pub struct Sending<'s> {
 
 /// Applies approved changes, which must have been planned from `observed`.
 ///
-/// The outcomes are valid even if there is an error: the claims could not be kept, the cluster
-/// could not be observed again after a lost race, or the writes could not be made durable.
+/// The outcomes are valid even if there is an error: the claims could not be kept, or the cluster
+/// could not be observed again after a lost race.
 pub async fn apply_until_settled<C: Cluster>(
     cluster: &C,
     ports: &impl PortWriter,
@@ -110,13 +109,6 @@ pub async fn apply_until_settled<C: Cluster>(
             }
         };
         idle_passes = if is_idle { idle_passes + 1 } else { 0 };
-    }
-    match cluster.finish().await {
-        Ok(()) => applied.report_saved(sending.on_event),
-        Err(error) => {
-            applied.fail_unsaved(&error);
-            failure = Some(error);
-        }
     }
     (applied, failure)
 }
@@ -180,9 +172,6 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
             )
             .await;
             claim_store.record_applied(node_changes(done.iter()));
-            if let Err(error) = self.save().await {
-                return Some(error);
-            }
             match outcome {
                 Some(Ok(ClaimedBatch { left, .. })) if is_alone && left.len() == batch.len() => {
                     let full = claim_store.full();
@@ -239,21 +228,13 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
     /// Writes claimed changes and records their outcomes. Returns the applied changes.
     async fn send(&mut self, claimed: Vec<(usize, Change)>) -> Vec<Change> {
         let (indexes, changes): (Vec<usize>, Vec<Change>) = claimed.into_iter().unzip();
-        let durability = self.cluster.durability();
-        let on_event = &mut *self.sending.on_event;
-        let mut on_event = |event: Event<'_>| {
-            let Event::Finished { change, outcome } = event;
-            if !is_unsaved(durability, change, outcome) {
-                on_event(event);
-            }
-        };
         let outcomes = apply(
             (self.cluster, self.ports),
             &changes,
             &mut self.sending.limit,
             self.sending.stop,
             &mut self.unapplied,
-            &mut on_event,
+            self.sending.on_event,
         )
         .await;
         let done = changes
@@ -261,20 +242,10 @@ impl<C: Cluster, P: PortWriter> Pass<'_, '_, C, P> {
             .zip(&outcomes)
             .filter(|(_, outcome)| **outcome == Outcome::Applied);
         let done = done.map(|(change, _)| change.clone()).collect();
-        let outcomes = indexes.into_iter().zip(changes).zip(outcomes);
-        self.applied.record(
-            outcomes.map(|((index, change), outcome)| (index, change, outcome)),
-            durability,
-        );
-        done
-    }
-
-    /// Makes writes durable if enough of them wait, and reports those that are.
-    async fn save(&mut self) -> Result<(), ClusterError> {
-        if self.cluster.save().await? == Saved::All {
-            self.applied.report_saved(self.sending.on_event);
+        for ((index, change), outcome) in indexes.into_iter().zip(changes).zip(outcomes) {
+            self.applied.outcomes[index] = (change, outcome);
         }
-        Ok(())
+        done
     }
 }
 

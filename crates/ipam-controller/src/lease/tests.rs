@@ -124,10 +124,6 @@ impl Cluster for Server {
     fn now(&self) -> Timestamp {
         "2026-01-01T12:00:00Z".parse().unwrap()
     }
-
-    async fn finish(&self) -> Result<(), ClusterError> {
-        Ok(())
-    }
 }
 
 const LONG_AGO: &str = "2026-01-01T10:00:00.000000Z";

@@ -279,7 +279,10 @@ async fn apply(file: &Path, loaded: &Loaded) -> Result<usize> {
         &mut sending,
     );
     match sent.await {
-        (applied, None) => Ok(applied.applied()),
+        (applied, None) => {
+            cluster.save_all()?;
+            Ok(applied.applied())
+        }
         (_, Some(error)) => bail!(error),
     }
 }
