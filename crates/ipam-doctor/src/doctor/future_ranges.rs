@@ -5,24 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{finding, operator_errors};
 use ipam_cilium::observed::operator_settings::ranges_key;
-use ipam_cilium::observed::{
-    Allocator, AllocatorStatus, BlockAllocator, ModeSeen, Observed, ObservedKind, OtherUser,
-};
+use ipam_cilium::observed::{ModeSeen, Observed, OtherUser};
 use ipam_core::model::{Finding, IpamMode, NodeName, ObjectRef, Severity, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Range, RangeIndex};
 use ipam_desired::Desired;
+use ipam_plan::capacity::{self, Supplier};
 
 /// Free blocks before the first overlap, up to which a range is a warning.
 const SOON: u128 = 256;
 
 /// A range from which an allocator gives blocks.
-struct Supply<'o> {
+struct Supply {
     range: Range,
     size: BlockSize,
     /// Setting or field that has the range.
     source: String,
-    /// Name of the object that has the range; `None` for a setting.
-    object: Option<&'o str>,
+    of: Supplier,
     help: &'static str,
 }
 
@@ -40,7 +38,7 @@ pub(super) fn over_other_addresses(observed: &Observed) -> Vec<Finding> {
         .filter(|(range, _)| held_index.overlapping(range).next().is_none());
     let others = RangeIndex::new(others);
     let supplies = supplies(observed);
-    let finding = |supply: &Supply<'_>| of_supply(supply, &others, &held_index);
+    let finding = |supply: &Supply| of_supply(supply, &others, &held_index);
     supplies.iter().filter_map(finding).collect()
 }
 
@@ -52,7 +50,7 @@ pub(super) fn reached_soon(observed: &Observed) -> Vec<String> {
         .used_by_others()
         .filter(|(range, _)| held.overlapping(range).next().is_none());
     let others = RangeIndex::new(others);
-    let of_supply = |supply: &Supply<'_>| {
+    let of_supply = |supply: &Supply| {
         let users = others.overlapping(&supply.range);
         let (range, user) = users.min()?;
         let left = supply.free_before(range, &held);
@@ -69,7 +67,7 @@ pub(super) fn reached_soon(observed: &Observed) -> Vec<String> {
 }
 
 fn of_supply(
-    supply: &Supply<'_>,
+    supply: &Supply,
     others: &RangeIndex<OtherUser<'_>>,
     held: &RangeIndex<()>,
 ) -> Option<Finding> {
@@ -100,12 +98,12 @@ fn of_supply(
         supply.range
     );
     let finding = finding(severity, "range-over-other-addresses", message);
-    let finding = match supply.object {
-        Some(name) => finding.about(ObjectRef {
-            kind: "CiliumPodIPPool",
-            name: name.to_owned(),
+    let finding = match &supply.of {
+        Supplier::PodPool(name) => finding.about(ObjectRef {
+            kind: supply.of.kind(),
+            name: name.clone(),
         }),
-        None => finding,
+        _ => finding,
     };
     let finding = finding.seen(users.iter().map(|(range, user)| format!("{range}: {user}")));
     Some(
@@ -115,7 +113,7 @@ fn of_supply(
     )
 }
 
-impl Supply<'_> {
+impl Supply {
     /// Free blocks before the first one that overlaps this user.
     fn free_before(&self, user: &Range, held: &RangeIndex<()>) -> u128 {
         let Some(before) = self.range.before(user) else {
@@ -131,80 +129,43 @@ impl Supply<'_> {
     }
 }
 
-fn supplies(observed: &Observed) -> Vec<Supply<'_>> {
-    match observed.cilium.mode() {
-        ModeSeen::Known(IpamMode::ClusterPool) => of_operator(observed),
-        ModeSeen::Known(IpamMode::MultiPool) => of_pod_pools(observed),
-        ModeSeen::Known(IpamMode::Kubernetes) => of_controllers(observed),
-        ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => Vec::new(),
-    }
-}
-
-fn of_operator(observed: &Observed) -> Vec<Supply<'_>> {
-    // If another program gives nodes their blocks, the operator's ranges are idle.
-    let is_idle = observed
-        .nodes
-        .values()
-        .all(|node| observed.block_allocator(node) == BlockAllocator::External);
-    if is_idle {
-        return Vec::new();
-    }
-    let of_family = |family: Family| {
-        let source = ranges_key(family);
-        let size = observed.operator_mask(family);
-        let size = size.and_then(|mask| BlockSize::new(family, u64::from(mask)).ok());
-        let ranges = observed.operator_ranges(family).into_iter();
-        ranges.filter_map(move |range: Block| {
-            Some(Supply {
-                range: range.range(),
-                size: size?,
-                source: format!("{source} of Cilium's operator"),
-                object: None,
-                help: "before it is reached, append a CIDR elsewhere and give each new node a block of it (`cilium-ipam` reserves these addresses by itself); never change the existing CIDR",
-            })
-        })
-    };
-    Family::BOTH.into_iter().flat_map(of_family).collect()
-}
-
-fn of_pod_pools(observed: &Observed) -> Vec<Supply<'_>> {
-    if observed.blind_spot(ObservedKind::PodIpPool).is_some() {
-        return Vec::new();
-    }
-    let pools = observed.pod_pools.iter();
-    let of_pool = pools.flat_map(|(name, pool)| {
-        let ranges = pool.ranges.iter();
-        ranges.flat_map(move |ranges| {
-            ranges.cidrs.iter().map(move |cidr| Supply {
-                range: cidr.range(),
-                size: ranges.size,
-                source: format!("CiliumPodIPPool `{}`", name.escape_debug()),
-                object: Some(name.as_str()),
-                help: "append CIDRs that leave these addresses out; remove the wide CIDR once no CiliumNode has a block of it",
-            })
-        })
+/// The ranges whose blocks are given without the files.
+fn supplies(observed: &Observed) -> Vec<Supply> {
+    let known = capacity::supplies(observed).into_iter().flatten();
+    let ranges = known.flat_map(|supply| {
+        let (source, help) = source_and_help(observed, &supply);
+        let supply_of = |range: &Block| Supply {
+            range: range.range(),
+            size: supply.size,
+            source: source.clone(),
+            of: supply.of.clone(),
+            help,
+        };
+        supply.ranges.iter().map(supply_of).collect::<Vec<Supply>>()
     });
-    of_pool.collect()
+    ranges.collect()
 }
 
-fn of_controllers(observed: &Observed) -> Vec<Supply<'_>> {
-    let supply = |(allocator, range): (&Allocator, &Range)| {
-        let sizes = &allocator.cluster_cidrs.block_sizes;
-        Some(Supply {
-            range: *range,
-            size: *sizes.get(range.family())?,
-            source: allocator.range_setting(),
-            object: None,
-            help: "before it is reached, run the controller with --allocate-node-cidrs=false and let `cilium-ipam` assign the blocks",
-        })
-    };
-    let allocators = observed.allocators.iter();
-    let active = allocators.filter(|allocator| allocator.status == AllocatorStatus::Active);
-    let ranges = active.flat_map(|one| {
-        let ranges = one.cluster_cidrs.ranges.iter();
-        ranges.map(move |range| (&**one, range))
-    });
-    ranges.filter_map(supply).collect()
+/// The setting or object that has the ranges, and what to do before they overlap.
+fn source_and_help(observed: &Observed, supply: &capacity::Supply<'_>) -> (String, &'static str) {
+    match &supply.of {
+        Supplier::ClusterPool => (
+            format!("{} of Cilium's operator", ranges_key(supply.family())),
+            "before it is reached, append a CIDR elsewhere and give each new node a block of it (`cilium-ipam` reserves these addresses by itself); never change the existing CIDR",
+        ),
+        Supplier::Allocator(name) => {
+            let mut allocators = observed.allocators.iter();
+            let allocator = allocators.find(|allocator| allocator.name == *name);
+            (
+                allocator.map_or_else(|| supply.of.to_string(), |one| one.range_setting()),
+                "before it is reached, run the controller with --allocate-node-cidrs=false and let `cilium-ipam` assign the blocks",
+            )
+        }
+        _ => (
+            supply.of.to_string(),
+            "append CIDRs that leave these addresses out; remove the wide CIDR once no CiliumNode has a block of it",
+        ),
+    }
 }
 
 /// Blocks of nodes over Service CIDRs, addresses of machines and LoadBalancer pools, and outside
