@@ -33,7 +33,8 @@ pub(super) struct Arguments {
     /// First remove the nodes with these labels, and their blocks.
     #[arg(long, value_name = "SELECTOR")]
     remove: Option<Selector>,
-    /// The number of Pods that new nodes accept. Default: that of most nodes.
+    /// The number of Pods that new nodes accept. Default: that of most nodes. In ipam `multi-pool`, the
+    /// number of Pods for which new nodes ask for addresses. Default: none.
     #[arg(long, value_name = "N")]
     max_pods: Option<u64>,
     /// Output format.
@@ -63,7 +64,7 @@ impl clap::Args for Joining {
                     .long(ADD)
                     .value_name("N")
                     .action(ArgAction::Append)
-                    .value_parser(value_parser!(u32).range(1..=100_000))
+                    .value_parser(value_parser!(u32).range(1..=i64::from(Group::LARGEST)))
                     .help("Add this many nodes, with the labels that follow. Repeatable"),
             )
             .arg(
@@ -110,7 +111,12 @@ impl FromArgMatches for Joining {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    if arguments.joining.0.is_empty() && arguments.remove.is_none() {
+    let change = NodesChange {
+        add: arguments.joining.0.clone(),
+        remove: arguments.remove.clone(),
+        pod_limit: arguments.max_pods,
+    };
+    if change.is_empty() {
         let why =
             "name nodes that join or leave: `--add 10 --label rack=r7`, or `--remove rack=r7`";
         return Err(Failure::Failed(why.to_owned()));
@@ -127,11 +133,6 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         let openstack = common.openstack(Scope::Subnets);
         openstack.observe_into(desired, &mut observed).await;
     }
-    let change = NodesChange {
-        add: arguments.joining.0.clone(),
-        remove: arguments.remove.clone(),
-        pod_limit: arguments.max_pods,
-    };
     let document = SimulationDocument::new(&simulate(desired, &observed, &change));
     match arguments.output {
         Format::Json => output::json(&document)?,

@@ -47,6 +47,7 @@ fn verdict(document: &SimulationDocument) -> String {
         _ if !document.unknown.is_empty() => format!("{}: unknown", count(new, "new node")),
         (1, 0) => "1 new node gets a block".to_owned(),
         (_, 0) => format!("all {} get a block", count(new, "new node")),
+        (1, _) => "1 new node gets no block".to_owned(),
         _ => format!(
             "{} of {} get no block",
             grouped_digits(without),

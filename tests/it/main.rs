@@ -4,6 +4,7 @@
 mod agent;
 mod bad_input;
 mod capacity;
+mod capacity_operators;
 mod cases;
 mod chart;
 mod cilium_guests;

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use super::generated::{cases, worlds};
 use ipam_core::net::Block;
 use ipam_plan::plan::{Plan, PlanDocument, node_changes, plan};
+use ipam_plan::simulate::{Group, NodesChange, simulate};
 use worlds::invariants::{Broken, of_plan, shared};
-use worlds::{ClaimState, Number, Profile, World, ipv4, name};
+use worlds::{ClaimState, NodeState, Number, Profile, World, ipv4, name};
 
 /// The naive planner, and what it must know of a world.
 struct Naive<'w>(&'w World);
@@ -116,6 +117,40 @@ fn given(plan: &Plan) -> BTreeMap<String, Block> {
         .collect()
 }
 
+/// What nodes got that joined.
+#[derive(Default)]
+struct Joined {
+    /// For each rack in turn, how many got a block of each pool.
+    groups: Vec<BTreeMap<String, usize>>,
+    /// The number of the first node without a block.
+    first_without: Option<usize>,
+}
+
+/// Nodes of these racks join one after the other, each before the next plan.
+fn joined(mut world: World, racks: &[(char, usize)]) -> Result<Joined, TestCaseError> {
+    let (mut number, mut joined) = (0, Joined::default());
+    for (rack, count) in racks {
+        let mut by_pool: BTreeMap<String, usize> = BTreeMap::new();
+        for _ in 0..*count {
+            number += 1;
+            let new = name(world.nodes.len());
+            world.nodes.push(NodeState::new(*rack));
+            let plan = first_plan(&world)?;
+            let mut changes = node_changes(&plan.changes);
+            match changes.find(|change| change.node.as_str() == new) {
+                None => joined.first_without = joined.first_without.or(Some(number)),
+                Some(change) => {
+                    let pool = change.pool.as_ref().map(ToString::to_string);
+                    *by_pool.entry(pool.unwrap_or_default()).or_default() += 1;
+                }
+            }
+            world = world.with_assigned(&given(&plan));
+        }
+        joined.groups.push(by_pool);
+    }
+    Ok(joined)
+}
+
 /// The plan when these blocks are assigned, and every invariant of plans. A world whose files are
 /// refused says nothing of plans: another one is tried instead.
 fn planned(world: &World, given: &BTreeMap<String, Block>) -> Result<Plan, TestCaseError> {
@@ -133,7 +168,7 @@ fn first_plan(world: &World) -> Result<Plan, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(500))]
 
     #[test]
     fn plans_as_the_naive_planner_does(world in worlds(Profile::Spec)) {
@@ -176,6 +211,28 @@ proptest! {
             one_by_one.extend(given(&planned(&world, &one_by_one)?));
         }
         prop_assert_eq!(one_by_one, all);
+    }
+
+    #[test]
+    fn a_simulation_is_what_nodes_get_that_join(world in worlds(Profile::Spec), counts in prop::array::uniform3(0usize..14)) {
+        // Simulated nodes have no pins and no claims.
+        let mut world = world;
+        let nodes = world.nodes.len();
+        world.pins.retain(|node, _| *node < nodes);
+        world.claims.retain(|_, (node, _)| *node < nodes);
+        let racks: Vec<(char, usize)> = "abc".chars().zip(counts).collect();
+        let group = |(rack, count): &(char, usize)| Group { count: *count, labels: [("rack".to_owned(), rack.to_string())].into() };
+        let change = NodesChange { add: racks.iter().map(group).collect(), ..NodesChange::default() };
+        let desired = world.desired();
+        let desired = desired.ok_or_else(|| TestCaseError::reject("the files are refused"))?;
+        let simulated = simulate(Some(&desired), &world.observed(), &change);
+        let settled = world.with_assigned(&given(&first_plan(&world)?));
+        let joined = joined(settled, &racks)?;
+        prop_assert_eq!(simulated.first_without.map(|first| first.number), joined.first_without);
+        for (simulated, group) in simulated.groups.iter().zip(joined.groups) {
+            let given = simulated.given.iter().map(|(of, nodes)| (of.name().to_owned(), *nodes));
+            prop_assert_eq!(given.collect::<BTreeMap<String, usize>>(), group);
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl<'g> Growth<'g> {
         observed: &'g Observed,
         in_use: impl IntoIterator<Item = Range>,
     ) -> Growth<'g> {
-        let pools = desired.pools.values().flat_map(|pool| &pool.ranges);
+        let pools = desired.pools.values().flat_map(|pool| pool.ranges.iter());
         let ranges = pools.map(|range| range.block.range());
         Growth {
             observed,
@@ -38,7 +38,7 @@ impl<'g> Growth<'g> {
         }
     }
 
-    /// With what the cluster shows, for Cilium's own pool.
+    /// With what the cluster shows, for Cilium's own pools.
     pub fn of_cluster(observed: &'g Observed) -> Growth<'g> {
         let used = observed.used_by_others().map(|(range, _)| range);
         let shown = observed.shown_blocks().map(|(_, block)| block.range());
@@ -46,9 +46,14 @@ impl<'g> Growth<'g> {
             .into_iter()
             .flat_map(|family| observed.operator_ranges(family))
             .map(Block::range);
+        let of_pods = observed
+            .pod_pools
+            .values()
+            .flat_map(|pool| pool.ranges.iter());
+        let of_pods = of_pods.flat_map(|ranges| ranges.cidrs.iter().map(|cidr| cidr.range()));
         Growth {
             observed,
-            taken: merge(used.chain(shown).chain(own)),
+            taken: merge(used.chain(shown).chain(own).chain(of_pods)),
         }
     }
 
@@ -91,17 +96,43 @@ impl<'g> Growth<'g> {
         let next = ranges
             .last()
             .and_then(|last| self.next_private(*last, size_for(block, *last, blocks)));
+        format!(
+            "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
+            ranges_key(family),
+            self.example(next)
+        )
+    }
+
+    /// What to do about a `CiliumPodIPPool` that needs this many more blocks of a size.
+    pub fn advice_for_pod_pool(
+        &self,
+        name: &str,
+        ranges: &[Block],
+        size: BlockSize,
+        blocks: usize,
+    ) -> String {
+        let next = ranges
+            .last()
+            .and_then(|last| self.next_private(*last, size_for(Some(size), *last, blocks)));
+        let field = match size.family() {
+            Family::Ipv4 => "spec.ipv4.cidrs",
+            Family::Ipv6 => "spec.ipv6.cidrs",
+        };
+        format!(
+            "add a CIDR to `{field}` of CiliumPodIPPool `{}`{}",
+            name.escape_debug(),
+            self.example(next)
+        )
+    }
+
+    fn example(&self, next: Option<Block>) -> String {
         let example = next.map(|next| {
             let needs = self.needs(next);
             format!(
                 ", for example {next}, which nothing in these files or this cluster uses{needs}"
             )
         });
-        format!(
-            "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
-            ranges_key(family),
-            example.unwrap_or_default()
-        )
+        example.unwrap_or_default()
     }
 
     /// The ranges that Cilium's operator accepts; none if blocks need not lie in them.

@@ -56,6 +56,7 @@ setting_keys! {
     IPV4_RANGE = "ipv4-range";
     IPV6_NATIVE_ROUTING_CIDR = "ipv6-native-routing-cidr";
     IPV6_RANGE = "ipv6-range";
+    POD_POOL_PRE_ALLOCATION = "ipam-multi-pool-pre-allocation";
     PROTOCOL_DIFFERENTIATION = "bpf-lb-proto-diff";
     ROUTING_MODE = "routing-mode";
     TUNNEL = "tunnel";

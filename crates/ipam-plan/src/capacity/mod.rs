@@ -27,7 +27,7 @@ pub use document::{CapacityDocument, NextDocument, RowDocument, UnknownDocument,
 pub(crate) use own_pools::rows as own_rows;
 pub use supplies::{NextBlock, Supply, refused, supplies};
 pub use time_left::TimeLeft;
-pub use waiting::Waiting;
+pub use waiting::{Waiting, usable_addresses};
 
 /// How full the supplies of a cluster are.
 #[derive(Clone, Debug, Default)]
@@ -133,6 +133,15 @@ impl Row {
     pub fn percent(&self) -> u128 {
         let used = self.counts.used.saturating_mul(100);
         used.checked_div(self.usable()).unwrap_or(100)
+    }
+
+    /// `4 of 252 blocks`, without what is kept free of nodes.
+    pub fn used_of_usable(&self) -> String {
+        let what = match self.size {
+            Some(_) => "blocks",
+            None => "addresses",
+        };
+        format!("{} of {} {what}", self.counts.used, self.usable())
     }
 
     pub fn is_full(&self) -> bool {

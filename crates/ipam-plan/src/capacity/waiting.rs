@@ -4,7 +4,7 @@ use super::{Row, Supplier};
 use crate::plan::{Plan, Target};
 use ipam_cilium::observed::{CiliumNode, FamilyUse, ModeSeen, Node, Observed};
 use ipam_core::model::{IpamMode, NodeName};
-use ipam_core::net::Family;
+use ipam_core::net::{BlockSize, Family};
 
 /// A node that lacks a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +99,17 @@ fn supplier(observed: &Observed, node: &Node) -> Option<Supplier> {
     }
 }
 
+/// Addresses that an agent gets of a block of this size (`addrsInPrefix` of `pool_allocator.go` @
+/// 1.19). From 1.20 on, a pool can give its first and last addresses, too.
+pub fn usable_addresses(size: BlockSize) -> u128 {
+    let host_bits = size.family().bits() - size.prefix_len();
+    let addresses = 1_u128.checked_shl(host_bits.into()).unwrap_or(u128::MAX);
+    match addresses {
+        0..=2 => addresses,
+        _ => addresses - 2,
+    }
+}
+
 /// Addresses of a family that a node has of a `CiliumPodIPPool`.
 fn allocated(node: &CiliumNode, pool: &str, family: Family) -> u128 {
     let of_pool = node.allocated.iter().filter(|(name, _)| name == pool);
@@ -106,7 +117,7 @@ fn allocated(node: &CiliumNode, pool: &str, family: Family) -> u128 {
     blocks
         .filter(|block| block.family() == family)
         .fold(0, |all: u128, block| {
-            all.saturating_add(block.range().width().saturating_add(1))
+            all.saturating_add(usable_addresses(block.size()))
         })
 }
 

@@ -3,14 +3,14 @@
 //!
 //! It writes nothing, and knows neither files nor clocks.
 
+mod by_supplies;
 mod document;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::allocators::OtherAllocator;
-use crate::capacity::{Supplier, Unknown, own_rows, supplies};
-use crate::growth::Growth;
+use crate::capacity::{Supplier, Unknown, own_rows};
 use crate::plan::{BlockedReason, Change, Plan, Target, full_pool, plan};
 use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
 use ipam_core::model::{IpamMode, Labels, NodeName, Rule, WritePathChoice};
@@ -77,7 +77,7 @@ pub fn simulate(files: Option<&Desired>, observed: &Observed, change: &NodesChan
     let world = World::new(observed, change);
     match files.filter(|desired| !others_assign(desired, &world)) {
         Some(desired) => by_plan(desired, world),
-        None => by_supplies(world),
+        None => by_supplies::by_supplies(&world, change.pod_limit),
     }
 }
 
@@ -98,6 +98,8 @@ fn others_assign(desired: &Desired, world: &World) -> bool {
             ModeSeen::Known(IpamMode::Kubernetes) => OtherAllocator::of(observed, &desired.policy)
                 .active()
                 .is_some(),
+            // Agents ask for blocks; files only say which pool is the default of a node.
+            ModeSeen::Known(IpamMode::MultiPool) => true,
             ModeSeen::Known(_) | ModeSeen::Unknown(_) | ModeSeen::NoSettings => false,
         }
 }
@@ -186,66 +188,4 @@ impl World {
             ..Simulation::default()
         }
     }
-}
-
-/// A node gets blocks of all families, or none.
-fn by_supplies(world: World) -> Simulation {
-    let mut simulation = world.empty();
-    if world.observed.cilium.mode() == ModeSeen::Known(IpamMode::MultiPool) {
-        simulation.unknown.push(Unknown {
-            of: Supplier::Cilium,
-            family: None,
-            why: "in ipam `multi-pool`, nodes get blocks as their Pods need them".to_owned(),
-        });
-        return simulation;
-    }
-    let mut known = Vec::new();
-    for supply in supplies(&world.observed) {
-        match supply {
-            Ok(supply) => known.push(supply),
-            Err(unknown) => simulation.unknown.push(unknown),
-        }
-    }
-    let Some(first) = known.first().filter(|_| simulation.unknown.is_empty()) else {
-        return simulation;
-    };
-    let (of, new) = (first.of.clone(), world.added.len() as u128);
-    let room = known
-        .iter()
-        .map(|supply| (supply.counts().free, supply.family()))
-        .min();
-    let (room, tight) = room.unwrap_or((0, Family::Ipv4));
-    let given = room.min(new) as usize;
-    for (at, (group, _)) in world.added.iter().enumerate() {
-        let outcome = &mut simulation.groups[*group];
-        if at < given {
-            *outcome.given.entry(of.clone()).or_default() += 1;
-            continue;
-        }
-        let why = format!("{of} has no free {tight} block");
-        *outcome.without.entry(why.clone()).or_default() += 1;
-        let number = at + 1;
-        simulation.first_without.get_or_insert(First {
-            number,
-            group: *group,
-            why,
-        });
-    }
-    for supply in &known {
-        let counts = supply.counts();
-        simulation.left.push(Left {
-            of: supply.of.clone(),
-            family: supply.family(),
-            free: counts.free.saturating_sub(given as u128),
-            total: counts.total,
-        });
-        let lacking = new.saturating_sub(counts.free);
-        if lacking > 0 && supply.of == Supplier::ClusterPool {
-            let growth = Growth::of_cluster(&world.observed);
-            simulation
-                .needs
-                .push(growth.advice_for_operator(supply.family(), lacking as usize));
-        }
-    }
-    simulation
 }

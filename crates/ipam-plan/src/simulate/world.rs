@@ -25,6 +25,17 @@ pub struct Group {
     pub labels: Labels,
 }
 
+impl NodesChange {
+    pub fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_none()
+    }
+}
+
+impl Group {
+    /// The largest number of nodes.
+    pub const LARGEST: u32 = 100_000;
+}
+
 /// The changed cluster.
 pub(super) struct World {
     pub(super) observed: Observed,
