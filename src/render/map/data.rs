@@ -55,6 +55,7 @@ struct Columns {
     kind: Vec<usize>,
     presence: Vec<usize>,
     owner: Vec<i64>,
+    used: Vec<i64>,
     pool: Vec<i64>,
     domain: Vec<i64>,
     misplaced: Vec<i64>,
@@ -100,6 +101,7 @@ impl Columns {
         self.kind.push(place(&AreaKind::ALL, &area.kind));
         self.presence.push(place(&Presence::ALL, &area.presence));
         self.owner.push(texts.number(&area.owner));
+        self.used.push(texts.of(area.used.as_deref()));
         self.pool.push(texts.of(area.pool.as_deref()));
         self.domain.push(texts.of(area.domain.as_deref()));
         self.misplaced.push(texts.of(area.misplaced.as_deref()));
@@ -215,6 +217,9 @@ pub(super) fn title(panel: &Panel) -> String {
     let mut title = panel.block.to_string();
     for owner in panel.owners() {
         title.push_str(&format!("  {}", owner.owner));
+        if let Some(used) = &owner.used {
+            title.push_str(&format!(": {used}"));
+        }
     }
     title
 }

@@ -57,6 +57,7 @@ fn line(area: &Area) -> String {
         kind,
         presence,
         owner,
+        used,
         pool,
         domain,
         misplaced,
@@ -69,6 +70,7 @@ fn line(area: &Area) -> String {
     let shared =
         (!shared_with.is_empty()).then(|| format!("also held by {}", shared_with.join(", ")));
     let facts = [
+        of("in use:", used),
         of("pool", pool),
         of("failure domain", domain),
         of("misplaced:", misplaced),

@@ -39,6 +39,7 @@
     for (const value of values) if (!numbers.has(value)) numbers.set(value, numbers.size);
     return numbers;
   };
+  const nameAndUse = (i) => text(areas.owner[i]) + (areas.used[i] >= 0 ? `: ${text(areas.used[i])}` : "");
   const poolNumber = (i) => (areas.pool[i] >= 0 ? areas.pool[i] : areas.owner[i]);
   const indexes = Array.from({ length: total }, (_, i) => i);
   const pools = numbered(
@@ -248,7 +249,7 @@
       if (isRange(i) && areas.cidr[i] !== panel.cidr && aw > 90) {
         // Below the title, where that stays in sight.
         const below = ay < 20 && y < 8 ? 20 : 0;
-        pill(`${areas.cidr[i]}  ${text(areas.owner[i])}`, Math.max(ax, 0) + 3, Math.max(ay, 0) + 3 + below, aw - 6);
+        pill(`${areas.cidr[i]}  ${nameAndUse(i)}`, Math.max(ax, 0) + 3, Math.max(ay, 0) + 3 + below, aw - 6);
       }
     }
     // A title stays in sight while its panel is.
@@ -429,7 +430,7 @@
       if (value) rows.append(element("dt", name), element("dd", value, className));
     };
     row("Use", kinds[areas.kind[i]]);
-    row(areas.kind[i] >= NODE && areas.kind[i] !== SERVICE ? "Node" : "Object", text(areas.owner[i]));
+    row(areas.kind[i] >= NODE && areas.kind[i] !== SERVICE ? "Node" : "Object", nameAndUse(i));
     row("Pool", text(areas.pool[i]));
     row(data.domain_label, text(areas.domain[i]));
     row("Plan", PRESENCE[areas.presence[i]]);

@@ -20,6 +20,7 @@ use ipam_cilium::observed::{ModeSeen, Observed};
 use ipam_core::model::IpamMode;
 use ipam_core::net::{Block, Family, Range, merge};
 use ipam_desired::{Desired, PoolState};
+use ipam_plan::capacity::{Capacity, Supplier, capacity};
 use ipam_plan::openstack::SubnetPools;
 use ipam_plan::plan::{Change, Plan, PodPoolSpec};
 
@@ -43,6 +44,7 @@ impl AddressMap {
         let mut areas = areas(desired, observed, plan);
         areas.extend(nodes::areas(desired, observed, plan));
         areas.extend(nodes::service_areas(observed, plan));
+        count(&mut areas, &capacity(observed, Some((desired, plan))));
         AddressMap {
             panels: divide(areas),
             domain_label: desired.policy.failure_domain.clone(),
@@ -53,6 +55,25 @@ impl AddressMap {
     /// Every area, by panel.
     pub fn areas(&self) -> impl Iterator<Item = &Area> {
         self.panels.iter().flat_map(|panel| &panel.areas)
+    }
+}
+
+/// Tells of each range how much of its pool is used.
+fn count(areas: &mut [Area], capacity: &Capacity) {
+    let mut used: BTreeMap<(AreaKind, Family, &str), String> = BTreeMap::new();
+    for row in &capacity.rows {
+        let (kind, owner) = match &row.of {
+            Supplier::Pool(name) => (AreaKind::Pool, name.as_str()),
+            Supplier::PodPool(name) => (AreaKind::PodPool, name.as_str()),
+            Supplier::AddressPool(name) => (AreaKind::AddressPool, name.as_str()),
+            Supplier::ClusterPool => (AreaKind::ClusterPool, ranges_key(row.family)),
+            Supplier::Allocator(_) | Supplier::Cilium => continue,
+        };
+        used.insert((kind, row.family, owner), row.used_of_usable());
+    }
+    for area in areas {
+        let key = (area.kind, area.block.family(), area.owner.as_str());
+        area.used = used.get(&key).cloned();
     }
 }
 

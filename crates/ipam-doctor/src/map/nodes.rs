@@ -211,6 +211,8 @@ pub struct Area {
     pub presence: Presence,
     /// The object: a node, a pool, or a Service as `namespace/name`.
     pub owner: String,
+    /// Of a range, how much of its pool is used: `4 of 252 blocks`.
+    pub used: Option<String>,
     /// The pool that the block of a node lies in.
     pub pool: Option<String>,
     /// The failure domain of the node.
@@ -231,6 +233,7 @@ impl Area {
             kind,
             presence: Presence::Stays,
             owner: owner.to_string(),
+            used: None,
             pool: None,
             domain: None,
             misplaced: None,
