@@ -1,17 +1,22 @@
 //! `capacity`: how full the pools and ranges of a cluster are, and how long they last.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::event::EventPrinter;
 use super::failure::Failure;
 use super::files::{Revision, date};
-use super::target::read_cluster;
+use super::target::{Target, read_cluster};
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{Columns, capacity, capacity_markdown};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::Extent;
-use ipam_controller::{Job, Loaded, Scope, load};
+use ipam_cluster::{ClusterCache, Extent, Opening};
+use ipam_controller::{
+    ControllerEvent, HttpServer, Job, Loaded, Scope, Telemetry, load, watch_capacity,
+};
 use ipam_plan::capacity::{Capacity, CapacityDocument};
 
 /// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts. Writes
@@ -31,19 +36,26 @@ pub(super) struct Arguments {
     /// creation of nodes. The name of each is its day, such as `2026-11-30.json`.
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
+    /// Keep counting, and serve `/livez`, `/readyz` and `/metrics` on this address, such as
+    /// `127.0.0.1:9464`. Reads what the cluster has, without files.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["directory", "revision", "since"])]
+    listen: Option<SocketAddr>,
     /// Output format. `wide` adds nodes, ranges, and the longest run of free addresses.
     #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Wide, Format::Json, Format::Markdown, Format::Html]), default_value = "human")]
     output: Format,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
+    if let Some(address) = arguments.listen {
+        return listen(address, arguments.output, common).await;
+    }
     let directory = arguments.revision.usual(arguments.directory.as_deref());
     let directory = directory.filter(|_| !arguments.no_pools);
     let loaded = directory.map(|directory| load(&arguments.revision.of(directory)));
     if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.has_errors()) {
         return Err(Failure::invalid(loaded, common.detail()));
     }
-    let (now, mut found) = observed(loaded.as_ref(), common).await?;
+    let (now, mut found) = counted(loaded.as_ref(), common).await?;
     if let Some(directory) = &arguments.since {
         let earlier = earlier(directory, loaded.as_ref(), common).await?;
         found = found.with_trend(&earlier, now);
@@ -63,8 +75,37 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     Ok(ExitStatus::Done)
 }
 
+/// Serves the numbers as metrics until a signal.
+async fn listen(
+    address: SocketAddr,
+    format: Format,
+    common: &Common,
+) -> Result<ExitStatus, Failure> {
+    let Target::Live(cluster) = Target::open(common, Opening::Read).await? else {
+        let message = "a cluster in a file sends no events: leave out --listen";
+        return Err(Failure::Failed(message.to_owned()));
+    };
+    let server = HttpServer::bind(address).await?;
+    let mut printer = EventPrinter::new(format, common.detail());
+    printer.listening(server.address()?, "metrics");
+    let telemetry = Arc::new(Telemetry::default());
+    let ending = printer.ending();
+    let mut on_event = |event: ControllerEvent<'_>| {
+        telemetry.on_event(&event);
+        printer.on_event(&event);
+    };
+    let cache = ClusterCache::new(cluster);
+    tokio::select! {
+        () = ending => {}
+        never = cache.keep() => match never {},
+        never = server.serve(&telemetry) => match never {},
+        never = watch_capacity(&cache, &telemetry, &mut on_event) => match never {},
+    }
+    printer.finish()
+}
+
 /// The capacity of the cluster of these arguments, with its time.
-async fn observed(
+pub(super) async fn counted(
     loaded: Option<&Loaded>,
     common: &Common,
 ) -> Result<(Timestamp, Capacity), Failure> {
@@ -121,7 +162,7 @@ async fn earlier(
             cluster_files: vec![file],
             ..common.clone()
         };
-        earlier.push(observed(loaded, &common).await?);
+        earlier.push(counted(loaded, &common).await?);
     }
     Ok(earlier)
 }

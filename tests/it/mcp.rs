@@ -74,7 +74,7 @@ fn an_assistant_learns_why_and_what_would_change_and_changes_nothing() {
         .runtime
         .block_on(assistant.client.list_all_tools())
         .unwrap();
-    assert_eq!(tools.len(), 5);
+    assert_eq!(tools.len(), 6);
     for tool in tools {
         let hints = tool.annotations.unwrap();
         assert_eq!(hints.read_only_hint, Some(true), "{}", tool.name);
@@ -112,6 +112,19 @@ fn an_assistant_learns_why_and_what_would_change_and_changes_nothing() {
     ]});
     let simulated = assistant.answer("simulate", &two);
     simulated.assert_has("10.20.1.0/25");
+
+    let capacity = assistant.answer("capacity", &json!({}));
+    capacity.assert_has("1 of 256");
+    let joining = json!({"add": [{"count": 300, "labels": {"rack": "a"}}], "remove": "rack=b"});
+    let joined = assistant.answer("simulate", &joining);
+    joined.assert_has("46 of 300 new nodes get no block");
+    let wider = pool("a", "{cidrs: [10.20.0.0/15], blockSize: 24}");
+    let joining = json!({"add": [{"count": 300}], "files": [{"path": "a.yaml", "text": wider}]});
+    let joined = assistant.answer("simulate", &joining);
+    joined.assert_lacks("no block");
+    let many = json!({"add": [{"count": 100_001}]});
+    let (why, is_answer) = assistant.ask("simulate", &many);
+    assert!(!is_answer && why.contains("at most 100000"), "{why}");
 
     // The questions wrote nothing.
     for (name, before) in files {

@@ -38,6 +38,7 @@ pub use telemetry::Telemetry;
 pub use watch::{
     ControllerEvent, Directory, OnEvent, Planned, Source, Waiting, WaitingChange, Watch, watch,
 };
+pub use watch_capacity::watch_capacity;
 
 mod apply_loop;
 mod claim_store;
@@ -49,6 +50,7 @@ mod openstack;
 mod operator;
 mod telemetry;
 mod watch;
+mod watch_capacity;
 
 /// The configuration of a directory, with all findings about it.
 #[derive(Clone, Debug)]

@@ -3,26 +3,34 @@
 
 use super::tools::{
     ExplainQuestion, MapQuestion, PlanQuestion, Question, SimulateQuestion, SimulatedFile,
+    SimulatedNodes,
 };
 use crate::cli::Common;
 use crate::cli::base::planned;
+use crate::cli::capacity::counted;
 use crate::cli::doctor::examined;
 use crate::cli::explain::explained;
 use crate::cli::failure::Failure;
 use crate::cli::files::Files;
 use crate::cli::show::read_and_plan;
-use crate::cli::target::{read, read_beside};
+use crate::cli::target::{read, read_beside, read_cluster};
 use crate::render::map::area_list;
-use crate::render::{Detail, PageLimit, examination_markdown, explanation, markdown};
+use crate::render::{
+    Detail, PageLimit, capacity_markdown, examination_markdown, explanation, markdown,
+    simulation_markdown,
+};
 use ipam_cilium::observed::Observed;
 use ipam_cluster::Extent;
 use ipam_config::source::{Replacement, read_replaced};
 use ipam_controller::{Job, Loaded, Scope, check_documents, load};
-use ipam_core::model::ServiceName;
+use ipam_core::model::{Selector, ServiceName};
 use ipam_core::net::{Range, RangeError};
+use ipam_desired::Desired;
 use ipam_doctor::doctor::conclusions;
 use ipam_doctor::map::AddressMap;
+use ipam_plan::capacity::CapacityDocument;
 use ipam_plan::plan::{Selected, Selection};
+use ipam_plan::simulate::{Group, NodesChange, SimulationDocument, simulate};
 
 /// Longest last line of an answer that is cut, in bytes.
 const LONGEST_REST: usize = 100;
@@ -38,6 +46,7 @@ impl Subject {
         let answer = match question {
             Question::Plan(question) => self.plan(&question).await,
             Question::Simulate(question) => self.simulate(question).await,
+            Question::Capacity => self.capacity().await,
             Question::Doctor => self.doctor().await,
             Question::Explain(question) => self.explain(&question).await,
             Question::Map(question) => self.map(&question).await,
@@ -52,8 +61,23 @@ impl Subject {
     }
 
     async fn simulate(&self, question: SimulateQuestion) -> Result<String, Failure> {
-        let SimulateQuestion { files, targets } = question;
+        let SimulateQuestion {
+            files,
+            targets,
+            add,
+            remove,
+            max_pods,
+        } = question;
+        let change = NodesChange {
+            add: groups(add)?,
+            remove: remove.as_deref().map(selector).transpose()?,
+            pod_limit: max_pods,
+        };
         let location = self.files.location();
+        if files.is_empty() && !self.has_files() {
+            let observed = read_cluster(&self.common, Extent::Examination).await?;
+            return Ok(joined(None, &observed, &change));
+        }
         let replacements: Vec<Replacement> = files.into_iter().map(Replacement::from).collect();
         let reading = tokio::task::spawn_blocking(move || read_replaced(&location, &replacements));
         let found = reading.await.or_else(Failure::from_panic)?;
@@ -62,9 +86,43 @@ impl Subject {
             revision: found.commit,
             ..check_documents(found.documents, found.findings)
         };
-        let (loaded, observed) =
-            read_beside(load, &self.common, Extent::Plan, Scope::Ports).await?;
-        self.shown(&loaded, observed, &targets)
+        let (extent, scope) = match change.is_empty() {
+            true => (Extent::Plan, Scope::Ports),
+            false => (Extent::Examination, Scope::Subnets),
+        };
+        let (loaded, observed) = read_beside(load, &self.common, extent, scope).await?;
+        match observed {
+            Some(observed) if !change.is_empty() => {
+                Ok(joined(Some(&loaded.desired), &observed, &change))
+            }
+            observed => self.shown(&loaded, observed, &targets),
+        }
+    }
+
+    async fn capacity(&self) -> Result<String, Failure> {
+        let loaded = self.loaded().await?;
+        if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.has_errors()) {
+            return Err(Failure::invalid(loaded, Detail::Short));
+        }
+        let (_, capacity) = counted(loaded.as_ref(), &self.common).await?;
+        let document = CapacityDocument::new(&capacity);
+        Ok(capacity_markdown(
+            &document,
+            Detail::Short,
+            PageLimit::COMMENT,
+        ))
+    }
+
+    fn has_files(&self) -> bool {
+        let location = self.files.location();
+        location.revision.is_some() || location.directory.exists()
+    }
+
+    /// The files, if there are any.
+    async fn loaded(&self) -> Result<Option<Loaded>, Failure> {
+        let (location, is_there) = (self.files.location(), self.has_files());
+        let loading = tokio::task::spawn_blocking(move || is_there.then(|| load(&location)));
+        loading.await.or_else(Failure::from_panic)
     }
 
     fn shown(
@@ -83,10 +141,7 @@ impl Subject {
     }
 
     async fn doctor(&self) -> Result<String, Failure> {
-        let location = self.files.location();
-        let is_there = location.revision.is_some() || location.directory.exists();
-        let loading = tokio::task::spawn_blocking(move || is_there.then(|| load(&location)));
-        let loaded = loading.await.or_else(Failure::from_panic)?;
+        let loaded = self.loaded().await?;
         let (observed, findings) = examined(loaded.as_ref(), &[], |_| (), &self.common).await?;
         let conclusions = conclusions(&observed);
         Ok(examination_markdown(
@@ -121,6 +176,34 @@ impl From<SimulatedFile> for Replacement {
             text: Some(text).filter(|text| !text.is_empty()),
         }
     }
+}
+
+/// What nodes get that join.
+fn joined(desired: Option<&Desired>, observed: &Observed, change: &NodesChange) -> String {
+    let document = SimulationDocument::new(&simulate(desired, observed, change));
+    simulation_markdown(&document, PageLimit::COMMENT)
+}
+
+fn groups(nodes: Vec<SimulatedNodes>) -> Result<Vec<Group>, Failure> {
+    let groups =
+        nodes.into_iter().map(
+            |SimulatedNodes { count, labels }| match count <= Group::LARGEST {
+                true => Ok(Group {
+                    count: count as usize,
+                    labels,
+                }),
+                false => Err(Failure::Failed(format!(
+                    "{count} nodes are too many: at most {} can join",
+                    Group::LARGEST
+                ))),
+            },
+        );
+    groups.collect()
+}
+
+fn selector(text: &str) -> Result<Selector, Failure> {
+    text.parse()
+        .map_err(|error| Failure::Failed(format!("`remove`: {error}")))
 }
 
 fn selection(targets: &[String]) -> Result<Selection, Failure> {

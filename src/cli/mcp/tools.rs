@@ -8,6 +8,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use ipam_core::model::Labels;
+
 /// Longest error of the protocol, in bytes.
 const LONGEST_ERROR: usize = 500;
 
@@ -16,6 +18,7 @@ const LONGEST_ERROR: usize = 500;
 pub(super) enum Question {
     Plan(PlanQuestion),
     Simulate(SimulateQuestion),
+    Capacity,
     Doctor,
     Explain(ExplainQuestion),
     Map(MapQuestion),
@@ -34,10 +37,26 @@ pub(super) struct PlanQuestion {
 #[serde(deny_unknown_fields)]
 pub(super) struct SimulateQuestion {
     /// Files that are added, or that replace the file of the same path.
+    #[serde(default)]
     pub(super) files: Vec<SimulatedFile>,
-    /// As for `plan`.
+    /// As for `plan`; only without `add` and `remove`.
     #[serde(default)]
     pub(super) targets: Vec<String>,
+    /// Groups of nodes that join.
+    #[serde(default)]
+    pub(super) add: Vec<SimulatedNodes>,
+    /// A label selector, such as `rack=r7`: these nodes leave first.
+    pub(super) remove: Option<String>,
+    /// The number of Pods that new nodes accept. Default: that of most nodes.
+    pub(super) max_pods: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SimulatedNodes {
+    pub(super) count: u32,
+    #[serde(default)]
+    pub(super) labels: Labels,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -79,7 +98,11 @@ pub(super) fn all() -> Vec<Tool> {
         ),
         tool::<SimulateQuestion>(
             "simulate",
-            "Show what would change if these files were added or replaced. Nothing is written.",
+            "Show what would change if these files were added or replaced, or what nodes would get that join: the first one without a block, what is left, which CIDR to add. Nothing is written.",
+        ),
+        tool::<NoArguments>(
+            "capacity",
+            "Show how full every pool and range is, which nodes have no block and why, and how long the rest lasts.",
         ),
         tool::<NoArguments>(
             "doctor",
@@ -118,6 +141,7 @@ impl Question {
         Ok(match name {
             "plan" => Question::Plan(parsed(arguments)?),
             "simulate" => Question::Simulate(parsed(arguments)?),
+            "capacity" => parsed(arguments).map(|NoArguments {}| Question::Capacity)?,
             "doctor" => parsed(arguments).map(|NoArguments {}| Question::Doctor)?,
             "explain" => Question::Explain(parsed(arguments)?),
             "map" => Question::Map(parsed(arguments)?),
@@ -153,7 +177,7 @@ mod tests {
     #[test]
     fn every_tool_reads_only_and_can_be_asked() {
         let all = all();
-        assert_eq!(all.len(), 5);
+        assert_eq!(all.len(), 6);
         for tool in all {
             let hints = tool.annotations.unwrap();
             assert_eq!(hints.read_only_hint, Some(true), "{}", tool.name);

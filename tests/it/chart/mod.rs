@@ -3,6 +3,7 @@
 //! were used.
 
 mod monitoring;
+mod observe;
 mod rights;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,16 @@ pub struct Installed {
 impl Installed {
     /// Installs the chart with these additional flags.
     pub fn new(cilium: &CiliumInstallation, flags: &str) -> Installed {
+        let installed = Installed::without_our_kinds(cilium, flags);
+        until("our kinds are served", || {
+            let kinds = format!("{GROUP}/ipampolicies");
+            installed.server.plane.list(&kinds).is_ok()
+        });
+        installed
+    }
+
+    /// The same, without waiting for our CustomResourceDefinitions.
+    fn without_our_kinds(cilium: &CiliumInstallation, flags: &str) -> Installed {
         let audit = Folder::new(&[]);
         audit.write("policy.json", AUDIT_POLICY);
         let path = |name: &str| audit.join(name).display().to_string();
@@ -51,13 +62,6 @@ impl Installed {
         let server = Server::start(cilium, Some("1.19.3"), options, &[Program::Helm]);
         let installed = Installed { server, audit };
         installed.make("cilium-ipam-install", flags);
-        until("our kinds are served", || {
-            installed
-                .server
-                .plane
-                .list(&format!("{GROUP}/ipampolicies"))
-                .is_ok()
-        });
         installed
     }
 
@@ -85,16 +89,16 @@ impl Installed {
 
     /// The operator, with the rights that the chart gives and no others.
     fn operator(&self) -> Running {
+        self.run("operator --listen 127.0.0.1:0 --cilium-namespace kube-system")
+    }
+
+    fn run(&self, arguments: &str) -> Running {
         let kubeconfig = self
             .server
             .plane
             .kubeconfig_for_service_account("kube-system", "cilium-ipam")
             .unwrap();
-        Running::start(
-            self.server.folder.path(),
-            &kubeconfig,
-            &args("operator --listen 127.0.0.1:0 --cilium-namespace kube-system"),
-        )
+        Running::start(self.server.folder.path(), &kubeconfig, &args(arguments))
     }
 
     fn create(&self, plural: &str, object: &Value) {

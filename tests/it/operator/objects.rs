@@ -171,7 +171,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
     });
     let metrics = http_get(&address, "/metrics").1;
     for line in [
-        r#"cilium_ipam_pool_blocks{pool="a",family="IPv4",state="used"} 2"#,
+        r#"cilium_ipam_capacity{kind="IPPool",name="a",family="IPv4",state="used"} 2"#,
         r#"cilium_ipam_pool_exhausted{pool="a"} 1"#,
         r#"cilium_ipam_writes_total{kind="Node",outcome="applied"} 2"#,
         r#"cilium_ipam_blocked{kind="Node"} 1"#,

@@ -19,7 +19,8 @@ pub const PROGRAMS: [Program; 2] = [
         prefix: "cilium_ipam_",
         file: "crates/ipam-controller/src/telemetry/metrics.rs",
         labels: &[
-            ("pool_blocks", "`pool`, `family`, `state`"),
+            ("capacity", "`kind`, `name`, `family`, `state`"),
+            ("capacity_unknown", "`kind`, `name`"),
             ("pool_nodes", "`pool`"),
             ("pool_exhausted", "`pool`"),
             ("blocked", "`kind`"),
@@ -52,6 +53,9 @@ const HEAD: &str = "# Metrics
 
 `watch --listen 127.0.0.1:9464` and the operator answer `/metrics` in the format of OpenMetrics. Alert
 rules and a Grafana dashboard are in the chart: `monitoring` in its values, and `ci/chart/files`.
+
+`capacity --listen 127.0.0.1:9464`, and the chart with `mode: observe`, only read: there, `capacity`,
+`capacity_unknown`, `nodes`, `nodes_without_block`, `errors` and `trouble` tell something.
 ";
 
 const TABLE: &str = "

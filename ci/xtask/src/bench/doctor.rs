@@ -1,15 +1,17 @@
 //! `bench doctor`: a whole `cilium-ipam doctor` on a real API server, from the start of the process
 //! to its end, against the raw paged LIST of the same objects. Every node has its block in
-//! Node.spec, in the annotation and in its CiliumNode, and announces it by BGP.
+//! Node.spec, in the annotation and in its CiliumNode, and announces it by BGP. Then the memory of
+//! `capacity --listen` in the same cluster.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use testbed::ControlPlane;
+use testbed::{ControlPlane, PATIENCE, wait_until};
 use xtask::line::Line;
 use xtask::parallel::for_each;
+use xtask::running::{Running, http_get};
 use xtask::tool::Tool;
 use xtask::{cluster, fleet, node};
 
@@ -23,6 +25,8 @@ use ipam_cilium::observed::ObservedKind;
 pub const NODES: usize = 5_000;
 const RATIO_LIMIT: f64 = 0.6;
 const RSS_LIMIT_MIB: f64 = 40.0;
+/// Of `capacity --listen`.
+const OBSERVER_RSS_LIMIT_MIB: f64 = 80.0;
 const CONNECTIONS: usize = 16;
 
 pub fn run(tool: &Path, nodes: usize) -> Result<()> {
@@ -36,7 +40,27 @@ pub fn run(tool: &Path, nodes: usize) -> Result<()> {
     let indices: Vec<usize> = (0..nodes).collect();
     for_each(&indices, CONNECTIONS, |&index| hold(&plane, index))?;
     announce(&plane)?;
-    measure(&tool, &plane, nodes)
+    measure(&tool, &plane, nodes)?;
+    observe(&tool, &plane, nodes)
+}
+
+/// Counts all nodes, and then hears of a heartbeat of each.
+fn observe(tool: &Tool, plane: &ControlPlane, nodes: usize) -> Result<()> {
+    let arguments = ["capacity", "--listen", "127.0.0.1:0"].map(OsStr::new);
+    let observer = Running::start(tool, &arguments, plane.kubeconfig())?;
+    let address = observer.address()?;
+    let expected = format!("\ncilium_ipam_nodes {nodes}.0\n");
+    wait_until("all nodes to be counted", PATIENCE, || {
+        let metrics = http_get(&address, "/metrics").unwrap_or_default();
+        Ok(metrics.contains(&expected).then_some(()))
+    })?;
+    fleet::heartbeat(plane, 0..nodes, 1)?;
+    let rss = observer.peak_rss_mib()?;
+    Line::new("capacity --listen")
+        .with("nodes", nodes)
+        .at_most("peak_rss_mib", rss, "rss_limit_mib", OBSERVER_RSS_LIMIT_MIB)
+        .print();
+    Ok(())
 }
 
 /// Writes a block into each of the fields that can hold one.

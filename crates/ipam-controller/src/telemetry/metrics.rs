@@ -14,6 +14,7 @@ use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, PoolName, Rule, Severity};
 use ipam_desired::Activity;
+use ipam_plan::capacity::{Capacity, Supplier};
 use ipam_plan::plan::{Overview, PoolOverview, Target, TargetKind};
 
 type Number = Gauge<f64, AtomicU64>;
@@ -28,8 +29,10 @@ const WAITED: [f64; 12] = [
 http_server::metrics! {
     /// Every metric of the process.
     Metrics of "cilium_ipam":
-    pool_blocks: Family<Labels, Number> =
-        "Blocks of a pool, by family and state: used (held or pinned), reserved (kept free), free";
+    capacity: Family<Labels, Number> =
+        "Blocks of a pool or range, and addresses of a LoadBalancer pool, by family and state: used, reserved (kept free), free";
+    capacity_unknown: Family<Labels, Number> = "1 for a pool or range whose size or use is unknown";
+    nodes_without_block: Number = "Nodes that lack a block of an enabled family";
     pool_nodes: Family<Labels, Number> = "Nodes that have a block of the pool";
     pool_exhausted: Family<Labels, Number> =
         "1 if a node needs a block of the pool and none is free";
@@ -73,6 +76,13 @@ fn float(number: u128) -> f64 {
 
 fn count(number: usize) -> f64 {
     float(number as u128)
+}
+
+fn supplier(of: &Supplier) -> Labels {
+    vec![
+        ("kind", of.kind().to_owned()),
+        ("name", of.name().to_owned()),
+    ]
 }
 
 fn now() -> f64 {
@@ -136,7 +146,8 @@ impl Metrics {
     fn begin_term(&self, leader: f64) {
         self.leader.set(leader);
         let families = [
-            &self.pool_blocks,
+            &self.capacity,
+            &self.capacity_unknown,
             &self.pool_nodes,
             &self.pool_exhausted,
             &self.blocked,
@@ -147,6 +158,7 @@ impl Metrics {
         }
         for number in [
             &self.nodes,
+            &self.nodes_without_block,
             &self.nodes_losing_blocks,
             &self.nodes_with_unread_ports,
             &self.source_invalid,
@@ -181,14 +193,13 @@ impl Metrics {
 
     /// Replaces the numbers of pools, nodes and findings.
     pub(in crate::telemetry) fn overview(&self, overview: &Overview) {
-        self.pool_blocks.clear();
         self.pool_nodes.clear();
         self.pool_exhausted.clear();
         overview
             .pools
             .iter()
             .for_each(|(name, pool)| self.pool(name, pool));
-        self.nodes.set(count(overview.nodes));
+        self.nodes(overview.nodes);
         self.nodes_with_unread_ports
             .set(count(overview.nodes_with_unread_ports));
         self.nodes_losing_blocks
@@ -247,20 +258,33 @@ impl Metrics {
         self.pool_exhausted
             .get_or_create(&named)
             .set(truth(pool.exhausted.is_some()));
-        for (family, counts) in &pool.blocks {
-            for (state, blocks) in [
-                ("used", counts.used),
-                ("reserved", counts.reserved),
-                ("free", counts.free),
+    }
+
+    pub(in crate::telemetry) fn nodes(&self, nodes: usize) {
+        self.nodes.set(count(nodes));
+    }
+
+    /// Replaces the numbers of pools and ranges.
+    pub(in crate::telemetry) fn capacity(&self, capacity: &Capacity) {
+        self.capacity.clear();
+        for row in &capacity.rows {
+            for (state, number) in [
+                ("used", row.counts.used),
+                ("reserved", row.counts.reserved),
+                ("free", row.counts.free),
             ] {
-                let labels = vec![
-                    ("pool", name.to_string()),
-                    ("family", family.to_string()),
-                    ("state", state.to_owned()),
-                ];
-                self.pool_blocks.get_or_create(&labels).set(float(blocks));
+                let mut labels = supplier(&row.of);
+                labels.push(("family", row.family.to_string()));
+                labels.push(("state", state.to_owned()));
+                self.capacity.get_or_create(&labels).set(float(number));
             }
         }
+        self.capacity_unknown.clear();
+        for unknown in &capacity.unknown {
+            let labels = supplier(&unknown.of);
+            self.capacity_unknown.get_or_create(&labels).set(1.0);
+        }
+        self.nodes_without_block.set(count(capacity.waiting.len()));
     }
 
     fn waiting(&self, waiting: &Waiting) {

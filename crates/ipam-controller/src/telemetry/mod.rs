@@ -11,6 +11,7 @@ use self::metrics::Metrics;
 use super::ControllerEvent;
 use http_server::{Health, Reports};
 use ipam_cluster::TroubleKind;
+use ipam_plan::capacity::{Capacity, capacity};
 use ipam_plan::plan::Overview;
 
 /// Metrics and health, which the HTTP server shows.
@@ -48,10 +49,12 @@ impl Telemetry {
     pub fn on_event(&self, event: &ControllerEvent<'_>) {
         match event {
             ControllerEvent::Planned(planned) => {
-                let overview =
-                    Overview::of(planned.plan, &planned.loaded.desired, planned.observed);
+                let (desired, observed) = (&planned.loaded.desired, planned.observed);
+                let overview = Overview::of(planned.plan, desired, observed);
+                let counted = capacity(observed, Some((desired, planned.plan)));
                 let mut last = self.lock();
                 self.metrics.overview(&overview);
+                self.metrics.capacity(&counted);
                 *last = Some(overview);
             }
             ControllerEvent::Unhealthy(why) => self.set_error(Some(why.kind)),
@@ -64,6 +67,13 @@ impl Telemetry {
             _ => {}
         }
         self.metrics.on_event(event);
+    }
+
+    /// Updates the metrics by a count of a cluster for which nothing is planned.
+    pub fn counted(&self, capacity: &Capacity, nodes: usize) {
+        let _whole = self.lock();
+        self.metrics.capacity(capacity);
+        self.metrics.nodes(nodes);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Overview>> {
