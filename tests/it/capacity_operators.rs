@@ -8,6 +8,7 @@ use testbed::{CiliumInstallation, CiliumVersion, Operator, Options, Program, wai
 
 use super::multi_pool::PODS_POOLS;
 use super::server::{Server, node};
+use ipam_core::net::Block;
 
 const CILIUM_NODES: &str = "/apis/cilium.io/v2/ciliumnodes";
 
@@ -130,13 +131,13 @@ fn assert_grown(before: &Given, after: &Given) {
 }
 
 fn operator_of_cluster_pool(server: &Server, version: CiliumVersion, ranges: &str) -> Operator {
+    operator_with_mask(server, version, ranges, 25)
+}
+
+fn operator_with_mask(server: &Server, version: CiliumVersion, ranges: &str, mask: u8) -> Operator {
     let ranges = format!("--cluster-pool-ipv4-cidr={ranges}");
-    let flags = [
-        "--ipam=cluster-pool",
-        "--enable-ipv6=false",
-        &ranges,
-        "--cluster-pool-ipv4-mask-size=25",
-    ];
+    let mask = format!("--cluster-pool-ipv4-mask-size={mask}");
+    let flags = ["--ipam=cluster-pool", "--enable-ipv6=false", &ranges, &mask];
     Operator::start(&server.programs, &server.plane, version, &flags).unwrap()
 }
 
@@ -190,4 +191,122 @@ fn full_and_extended_pools_of_1_19_are_predicted() {
 fn full_and_extended_pools_of_1_20_are_predicted() {
     of_cluster_pool(CiliumVersion::V1_20);
     of_multi_pool(CiliumVersion::V1_20);
+}
+
+/// Edits of `cluster-pool-ipv4-cidr: 10.20.0.0/23` and its mask 25 while three nodes hold its first
+/// blocks: the new ranges and mask, how many of three new nodes get a block, and what the operator
+/// says of each holder.
+const EDITS: [(&str, &str, u8, usize, [Holder; 3]); 6] = [
+    (
+        "appended",
+        "10.20.0.0/23,10.30.0.0/23",
+        25,
+        3,
+        [Holder::Keeps; 3],
+    ),
+    (
+        "prepended",
+        "10.30.0.0/23,10.20.0.0/23",
+        25,
+        3,
+        [Holder::Keeps; 3],
+    ),
+    ("widened", "10.20.0.0/22", 25, 3, [Holder::Keeps; 3]),
+    (
+        "removed",
+        "10.30.0.0/23",
+        25,
+        3,
+        [Holder::KeepsWithError; 3],
+    ),
+    ("smaller blocks", "10.20.0.0/23", 26, 2, [Holder::Keeps; 3]),
+    (
+        "larger blocks",
+        "10.20.0.0/22",
+        24,
+        2,
+        [Holder::Keeps, Holder::Loses, Holder::Keeps],
+    ),
+];
+
+/// What becomes of a block that a node held before an edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    Keeps,
+    KeepsWithError,
+    Loses,
+}
+
+fn edits_of_a_cluster_pool(version: CiliumVersion) {
+    for (edit, ranges, mask, served, expected) in EDITS {
+        let config = [
+            ("cluster-pool-ipv4-cidr", "10.20.0.0/23"),
+            ("cluster-pool-ipv4-mask-size", "25"),
+        ];
+        let server = server(version, &config, "cluster-pool");
+        let operator = operator_of_cluster_pool(&server, version, "10.20.0.0/23");
+        let held: Given = ["a0", "a1", "a2"]
+            .map(|name| (name.to_owned(), join(&server, name, &json!({}))))
+            .into();
+        drop(operator);
+        let _operator = operator_with_mask(&server, version, ranges, mask);
+        let new = ["b0", "b1", "b2"].map(|name| join(&server, name, &json!({})));
+        let got = new.iter().filter(|blocks| !blocks.is_empty());
+        assert_eq!(got.count(), served, "{edit}: {new:?}");
+        let (after, errors) = (when_all_have(&server, 0), errors(&server));
+        let holder = |name: &str| match (after[name] == held[name], errors.contains(name)) {
+            (true, false) => Holder::Keeps,
+            (true, true) => Holder::KeepsWithError,
+            (false, _) => Holder::Loses,
+        };
+        // 1.15 only complains where later operators take the block away.
+        let expected = expected.map(|holder| match (holder, version) {
+            (Holder::Loses, CiliumVersion::V1_15) => Holder::KeepsWithError,
+            _ => holder,
+        });
+        assert_eq!(
+            ["a0", "a1", "a2"].map(holder),
+            expected,
+            "{edit}: {after:?}"
+        );
+        let blocks: Vec<Block> = after
+            .values()
+            .flatten()
+            .map(|one| one.parse().unwrap())
+            .collect();
+        for (index, block) in blocks.iter().enumerate() {
+            let mut others = blocks[index + 1..].iter();
+            assert!(
+                !others.any(|other| other.overlaps(*block)),
+                "{edit}: {after:?}"
+            );
+        }
+    }
+}
+
+/// The nodes of which the operator reports an error.
+fn errors(server: &Server) -> BTreeSet<String> {
+    let nodes = server.plane.list(CILIUM_NODES).unwrap().into_iter();
+    let failing = nodes.filter(|node| {
+        let error = node["status"]["ipam"]["operator-status"]["error"].as_str();
+        error.is_some_and(|error| !error.is_empty())
+    });
+    failing
+        .map(|node| node["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn edits_of_a_cluster_pool_give_no_block_twice_on_1_15() {
+    edits_of_a_cluster_pool(CiliumVersion::V1_15);
+}
+
+#[test]
+fn edits_of_a_cluster_pool_give_no_block_twice_on_1_19() {
+    edits_of_a_cluster_pool(CiliumVersion::V1_19);
+}
+
+#[test]
+fn edits_of_a_cluster_pool_give_no_block_twice_on_1_20() {
+    edits_of_a_cluster_pool(CiliumVersion::V1_20);
 }
