@@ -8,6 +8,7 @@ use super::show::{Column, or_dash, print, read_and_plan};
 use super::{Common, Format, output};
 use crate::render::{by_name, grouped_digits};
 use ipam_cilium::observed::Observed;
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::Origin;
 use ipam_desired::{NeutronPool, PoolState};
 use ipam_plan::openstack::SubnetPools;
@@ -36,6 +37,7 @@ struct PoolRow {
     priority: i32,
     selector: String,
     disabled: bool,
+    when_full: WhenFull,
     total: u128,
     used: u128,
     reserved: u128,
@@ -105,6 +107,7 @@ impl PoolRow {
             priority: pool.priority,
             selector: pool.selector.to_string(),
             disabled: pool.state == PoolState::Disabled,
+            when_full: pool.when_full,
             total: counts.total,
             used: counts.used,
             reserved: counts.reserved,
@@ -132,6 +135,7 @@ impl PoolRow {
             priority: 0,
             selector: String::new(),
             disabled: false,
+            when_full: WhenFull::default(),
             total: 0,
             used: 0,
             reserved: 0,

@@ -10,7 +10,7 @@ use super::phrase::Phrase;
 use super::terminal;
 use super::text::{count, grouped_digits, printable, table};
 use ipam_plan::capacity::{
-    CapacityDocument, NextDocument, RowDocument, UnknownDocument, WaitingDocument,
+    CapacityDocument, NextDocument, OutsideDocument, RowDocument, UnknownDocument, WaitingDocument,
 };
 
 /// The columns of the table.
@@ -158,7 +158,7 @@ fn next(next: &[NextDocument]) -> Vec<String> {
     }
 }
 
-fn listings(document: &CapacityDocument, detail: Detail) -> [Listing<'_>; 2] {
+fn listings(document: &CapacityDocument, detail: Detail) -> [Listing<'_>; 3] {
     let mut causes: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
     for WaitingDocument {
         node,
@@ -180,6 +180,16 @@ fn listings(document: &CapacityDocument, detail: Detail) -> [Listing<'_>; 2] {
         .form(Form::Titled, WHOLE)
         .counted(number)
         .rows(causes, waiting);
+    let outside = move |OutsideDocument { pool, nodes }: &OutsideDocument| {
+        let line = Phrase::names(nodes, detail).words(": best pool ");
+        Row::new([line.value(pool)]).of(nodes.len())
+    };
+    let number = document.outside.iter().map(|one| one.nodes.len()).sum();
+    let title = Phrase::new("Nodes outside their best pool");
+    let outside = Listing::new(title, "node", &[first("")])
+        .form(Form::Titled, WHOLE)
+        .counted(count(number, "node"))
+        .rows(&document.outside, outside);
     let unknown = |UnknownDocument {
                        kind,
                        name,
@@ -201,5 +211,5 @@ fn listings(document: &CapacityDocument, detail: Detail) -> [Listing<'_>; 2] {
     let unknown = Listing::new(title, "supply", &[first("")])
         .form(Form::Titled, WHOLE)
         .rows(&document.unknown, unknown);
-    [waiting, unknown]
+    [waiting, outside, unknown]
 }

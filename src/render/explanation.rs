@@ -1,6 +1,7 @@
 //! An explanation as text.
 
 use super::text::{Paint, grouped_digits, printable, table};
+use ipam_core::alloc::WhenFull;
 use ipam_doctor::explain::{
     ExplainedRange, Explanation, NodeExplanation, PoolExplanation, PoolNode, RangeExplanation,
     RequirementResult, ServiceExplanation, SharingExplanation,
@@ -91,12 +92,16 @@ fn of_pool(pool: &PoolExplanation) -> String {
         priority,
         selector,
         disabled,
+        when_full,
         ranges,
         nodes,
         other_nodes,
         ..
     } = pool;
-    let state = if *disabled { ", disabled" } else { "" };
+    let mut state = if *disabled { ", disabled" } else { "" }.to_owned();
+    if *when_full != WhenFull::default() {
+        state += &format!(", whenFull {when_full}");
+    }
     let mut text = heading(&format!("pool {name}"));
     text.push_str(&line(&format!("priority {priority}{state}  ({origin})")));
     text.push_str(&line(&format!("selects   {selector}")));

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::generated::{cases, worlds};
+use ipam_core::alloc::WhenFull;
 use ipam_core::net::Block;
 use ipam_plan::plan::{Plan, PlanDocument, node_changes, plan};
 use ipam_plan::simulate::{Group, NodesChange, simulate};
 use worlds::invariants::{Broken, of_plan, shared};
-use worlds::{ClaimState, NodeState, Number, Profile, World, ipv4, name};
+use worlds::{ClaimState, FALLBACK, NodeState, Number, Profile, World, ipv4, name};
 
 /// The naive planner, and what it must know of a world.
 struct Naive<'w>(&'w World);
@@ -33,6 +34,19 @@ impl Naive<'_> {
             .filter(|((number, _), (node, state))| !is_dead(*number, *node, *state))
             .map(|((number, _), (node, _))| (*number, *node))
             .collect()
+    }
+
+    /// The pools that are tried for a node, in order: none after pool `a` if nodes wait for it.
+    fn tried(&self, node: usize) -> Vec<Vec<Number>> {
+        let mut pools = self.0.pools_of(node);
+        if self.waits(node) {
+            pools.truncate(if self.0.priority > 0 { 2 } else { 1 });
+        }
+        pools
+    }
+
+    fn waits(&self, node: usize) -> bool {
+        self.0.when_full == WhenFull::Wait && self.0.nodes[node].rack == 'a'
     }
 
     /// Node by node, block by block, in the words of the documentation.
@@ -71,7 +85,7 @@ impl Naive<'_> {
                     .or_else(free)
                     .copied()
             };
-            if let Some(number) = world.pools_of(index).iter().find_map(of_pool) {
+            if let Some(number) = self.tried(index).iter().find_map(of_pool) {
                 taken.insert(number);
                 given.insert(name(index), ipv4(number));
             }
@@ -101,9 +115,13 @@ impl Naive<'_> {
                 let mut numbers = pool.iter();
                 numbers.any(|number| *number == held || is_free(number))
             };
-            let pools = world.pools_of(index);
-            let wanted = pools.iter().find(has_room);
-            if is_pinned(&held) || !wanted.is_some_and(|pool| pool.contains(&held)) {
+            let pools = self.tried(index);
+            let is_right = match pools.iter().find(has_room) {
+                Some(wanted) => wanted.contains(&held),
+                // A node that would wait keeps its block of a later pool.
+                None => self.waits(index) && FALLBACK.contains(&held),
+            };
+            if is_pinned(&held) || !is_right {
                 misplaced.insert(name(index));
             }
         }

@@ -4,6 +4,7 @@
 use crate::choices::Choices;
 use crate::numbers::{AROUND, FALLBACK, HALF, Number, OUTSIDE, POOL_A, POOL_B, WHOLE_B, WIDE};
 use crate::world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World};
+use ipam_core::alloc::WhenFull;
 
 /// What a generated world is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,7 @@ fn of_specs(choices: &mut Choices<'_>) -> World {
         }
         world.nodes.push(node);
     }
+    world.when_full = choices.one_of(&WhenFull::ALL);
     world
 }
 

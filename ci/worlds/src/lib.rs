@@ -14,5 +14,5 @@ mod numbers;
 mod world;
 
 pub use generate::Profile;
-pub use numbers::{AROUND, Number, WHOLE_B, ipv4, is_widest};
+pub use numbers::{AROUND, FALLBACK, Number, WHOLE_B, ipv4, is_widest};
 pub use world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World, name};

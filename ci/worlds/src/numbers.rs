@@ -12,7 +12,7 @@ pub(crate) const POOL_A: Range<Number> = 0..8;
 /// Blocks of pool `b` while it is small; it goes on up to [`FALLBACK`].
 pub(crate) const POOL_B: Range<Number> = 8..16;
 /// Blocks of pool `fallback`.
-pub(crate) const FALLBACK: Range<Number> = 72..76;
+pub const FALLBACK: Range<Number> = 72..76;
 /// One that reaches over two of pool `a`.
 pub(crate) const WIDE: Number = 76;
 /// A block that contains all pools.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipam_config::documents::{Documents, lower};
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::Severity;
 use ipam_core::net::{Block, Family};
 use ipam_desired::Desired;
@@ -34,6 +35,8 @@ pub struct World {
     pub reserved: BTreeSet<Number>,
     /// Priority of pool `fallback`.
     pub priority: i8,
+    /// `whenFull` of pool `a`.
+    pub when_full: WhenFull,
 }
 
 /// Every field of a node that shows blocks.
@@ -148,6 +151,7 @@ impl World {
             excluded: BTreeSet::new(),
             reserved: BTreeSet::new(),
             priority: 0,
+            when_full: WhenFull::NextPool,
         }
     }
 
@@ -266,10 +270,15 @@ impl World {
             pool(name, &spec)
         };
         let selector = |rack: char| format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
-        let reserved = format!("{}, reserved: [{}]", selector('a'), listed(&self.reserved));
+        let of_a = format!(
+            "{}, reserved: [{}], whenFull: {}",
+            selector('a'),
+            listed(&self.reserved),
+            self.when_full
+        );
         let priority = format!("priority: {}", self.priority);
         [
-            one("a", "10.0.0.0/23", "fd00::/61", &reserved),
+            one("a", "10.0.0.0/23", "fd00::/61", &of_a),
             one("b", b, b6, &selector('b')),
             one("fallback", "10.0.8.0/24", "fd00:0:0:20::/62", &priority),
         ]

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use jiff::SignedDuration;
 
 use ipam_cilium::lbipam::AddressPoolManifest;
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::{
     AddressPoolName, Hazard, LimitName, Limited, Measure, NodeName, Origin, PerFamily, PoolName,
     Selector, ServiceName, Severity, WritePathChoice,
@@ -163,6 +164,7 @@ pub struct Pool {
     /// Ranges of which only pins get blocks.
     pub reserved: Vec<Range>,
     pub state: PoolState,
+    pub when_full: WhenFull,
 }
 
 impl Pool {

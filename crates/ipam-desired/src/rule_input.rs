@@ -132,6 +132,7 @@ fn pool() -> Shape {
         ),
         ("priority", Shape::Scalar),
         ("disabled", Shape::Scalar),
+        ("when_full", Shape::OneOf(&["NextPool", "Wait"])),
         ("reserved", texts()),
         ("selector", Shape::Scalar),
     ])

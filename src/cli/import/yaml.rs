@@ -8,7 +8,9 @@ use serde_json::json;
 use super::comments::{self, commented};
 use crate::cli::failure::Failure;
 use crate::cli::new_files::NewFile;
-use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector, yaml};
+use crate::cli::new_files::yaml::{
+    block_size, comment, head, list, named_keys, node_selector, when_full, yaml,
+};
 use ipam_core::model::WritePathChoice;
 use ipam_desired::PoolState;
 use ipam_import::import::{Inferred, InferredAddressPool, InferredPool, ManifestUse, PinReason};
@@ -48,8 +50,9 @@ fn pool(pool: &InferredPool) -> Result<String, Failure> {
     if pool.priority != 0 {
         text += &format!("  priority: {}\n", pool.priority);
     }
-    if pool.state == PoolState::Disabled {
-        text += "  disabled: true\n";
+    match pool.state {
+        PoolState::Active => text += when_full(named_keys(&pool.selector)),
+        PoolState::Disabled => text += "  disabled: true\n",
     }
     Ok(text)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::SCHEMA;
 use super::words::shell;
 use crate::cli::failure::Failure;
-use crate::cli::new_files::yaml::{block_size, head, list, yaml};
+use crate::cli::new_files::yaml::{block_size, head, list, when_full, yaml};
 use crate::render::printable;
 use ipam_core::model::first_of;
 use ipam_core::net::Block;
@@ -94,6 +94,12 @@ fn document(pool: &ProposedPool, comments: Comments) -> Result<String, Failure> 
             text += "  # Only keeps blocks of another size. Remove it when no node holds one.\n";
             text += "  disabled: true\n";
         }
+    }
+    if let (PoolState::Active, PoolNodes::WithLabel { key, .. }) = (pool.state, &pool.selected) {
+        text += &note(
+            "If `Wait`, a node whose pool is full waits. Default: NextPool, it gets a block of the next pool.",
+        );
+        text += when_full([key.as_str()].into_iter());
     }
     Ok(text)
 }

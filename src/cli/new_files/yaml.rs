@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::cli::failure::Failure;
 use crate::render::sanitized_json;
 use ipam_config::documents::API_VERSION;
-use ipam_core::model::{Operator, PerFamily, Selector};
+use ipam_core::model::{Operator, PerFamily, Requirement, Selector};
 use ipam_core::net::BlockSize;
 use ipam_core::text::{is_harmful, joined, one_line};
+use ipam_import::proposal::names_places;
 
 /// Columns of a comment, unless a word is longer.
 const WIDTH: usize = 96;
@@ -70,6 +71,22 @@ pub(in crate::cli) fn block_size(sizes: &PerFamily<BlockSize>) -> String {
     };
     let sizes = [named("ipv4", &sizes.ipv4), named("ipv6", &sizes.ipv6)];
     format!("{{{}}}", joined(sizes.into_iter().flatten(), ", "))
+}
+
+/// YAML of the field `whenFull`; empty for the default. Nodes that are selected by a value of these
+/// labels wait if that value is a rack or a zone: what lies outside it needs other routes.
+pub(in crate::cli) fn when_full<'k>(mut keys: impl Iterator<Item = &'k str>) -> &'static str {
+    match keys.any(names_places) {
+        true => "  whenFull: Wait\n",
+        false => "",
+    }
+}
+
+/// Label keys of which the selector names values.
+pub(in crate::cli) fn named_keys(selector: &Selector) -> impl Iterator<Item = &str> {
+    let is_named = |one: &&Requirement| matches!(one.operator(), Operator::In(_));
+    let named = selector.requirements().filter(is_named);
+    named.map(Requirement::key)
 }
 
 /// YAML of the field `nodeSelector`; empty if the selector selects every node.

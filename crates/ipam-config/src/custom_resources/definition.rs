@@ -164,7 +164,14 @@ fn either_kind_of_pool() -> Value {
 
 /// The part of [`either_kind_of_pool`] that CEL can express, with messages.
 fn of_nodes_or_of_neutron() -> [Value; 2] {
-    let others = ["cidrs", "nodeSelector", "priority", "reserved", "disabled"];
+    let others = [
+        "cidrs",
+        "nodeSelector",
+        "priority",
+        "reserved",
+        "disabled",
+        "whenFull",
+    ];
     let none = others
         .map(|field| format!("!has(self.{field})"))
         .join(" && ");

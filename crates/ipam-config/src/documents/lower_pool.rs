@@ -2,10 +2,11 @@
 //! [`NeutronPool`].
 
 use super::schema::{LabelSelector, SelectorOperator};
-use super::schema_lb::{BlockSizes, IpPoolDocument, IpPoolSpec, NeutronSubnet};
+use super::schema_lb::{BlockSizes, IpPoolDocument, IpPoolSpec, NeutronSubnet, WrittenWhenFull};
 use super::{Context, keys};
 use crate::documents::schema::TextList;
 use crate::documents::tree::Step;
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::{
     Finding, Operator, Origin, PerFamily, PoolName, Requirement, Rule, Selector, Severity,
 };
@@ -75,6 +76,10 @@ fn lower_of_nodes(
         priority: spec.priority,
         reserved,
         state,
+        when_full: match spec.when_full {
+            WrittenWhenFull::NextPool => WhenFull::NextPool,
+            WrittenWhenFull::Wait => WhenFull::Wait,
+        },
     })
 }
 
@@ -216,7 +221,7 @@ fn reserved_ranges(
 }
 
 /// Fields of pools for nodes, and why a Neutron pool must not have them.
-const NODE_POOL_FIELDS: [(&str, &str); 6] = [
+const NODE_POOL_FIELDS: [(&str, &str); 7] = [
     ("cidrs", "its range is that of the subnet in Neutron"),
     (
         "blockSize",
@@ -235,6 +240,10 @@ const NODE_POOL_FIELDS: [(&str, &str); 6] = [
         "no node gets a block of it, so all of it is kept free",
     ),
     ("disabled", "it gives no blocks to nodes anyway"),
+    (
+        "whenFull",
+        "no node gets a block of it, so none waits for one",
+    ),
 ];
 
 pub(super) fn lower_neutron_pool(

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::documents::schema::{LabelSelector, Metadata, TextList};
@@ -168,6 +168,17 @@ pub(super) struct IpPoolSpec {
     /// The pool keeps its assigned blocks and gives no new ones.
     #[serde(default)]
     pub disabled: bool,
+    /// What happens to a node whose best pool is full. `NextPool`: it gets a block of the next pool
+    /// that selects it. `Wait`: it gets no block until the pool has one.
+    #[serde(default)]
+    pub when_full: WrittenWhenFull,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
+pub(super) enum WrittenWhenFull {
+    #[default]
+    NextPool,
+    Wait,
 }
 
 /// A subnet of OpenStack Neutron.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::documents::schema::Metadata;
+use crate::documents::schema_lb::WrittenWhenFull;
 
 /// Examples of plans that show what the rules of the Policy say. Only `policy test` reads them.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -355,6 +356,9 @@ pub(super) struct WrittenPool {
     /// It gives no new blocks.
     #[serde(default)]
     disabled: bool,
+    /// What happens to its nodes if it is full.
+    #[serde(default)]
+    when_full: WrittenWhenFull,
     /// CIDRs, ranges or addresses that only a pin gets.
     #[serde(default)]
     reserved: Vec<String>,

@@ -140,7 +140,7 @@ fn serve(
     search: &mut Search,
     missing: &mut BTreeMap<(PoolId, Family), usize>,
 ) -> Served {
-    for &id in &demand.candidates[search.passed()..] {
+    while let Some(id) = search.next(&demand.candidates) {
         let pool = supply.pool_mut(id);
         if let Some(family) = demand.required.iter().find(|family| !pool.has(**family)) {
             search.pass_over(id, PassedOver::Lacks(*family));
@@ -182,7 +182,7 @@ fn serve(
             let blocks = needed.iter().filter_map(give).collect();
             return Served::Assigned { pool: id, blocks };
         }
-        search.pass_over(id, PassedOver::Full);
+        search.pass_over(id, pool.when_full());
     }
     if search.passed() == 0 {
         return Served::NoPool;
@@ -245,7 +245,7 @@ fn shortfalls(
 
 #[cfg(test)]
 mod tests {
-    use super::super::PoolSupply;
+    use super::super::{PoolSupply, WhenFull};
     use super::*;
     use crate::net::BlockSize;
 
@@ -344,6 +344,23 @@ mod tests {
             largest_free_run: None,
         };
         assert_eq!(shortfalls, [expected]);
+    }
+
+    #[test]
+    fn no_pool_behind_a_full_one_that_waits_is_tried() {
+        let one = |name, mode, range| pool(name, mode, &[range], 32, 64);
+        let pools = vec![
+            one("a", AllocationMode::Nothing, "10.0.0.0/32").with_when_full(WhenFull::Wait),
+            one("b", AllocationMode::New, "10.0.1.0/32"),
+            one("c", AllocationMode::New, "10.0.2.0/32").with_when_full(WhenFull::Wait),
+            one("d", AllocationMode::New, "10.0.3.0/24"),
+        ];
+        let (given, shortfalls) = run(pools, &[], &[], 4);
+        assert_eq!(given, ["10.0.1.0/32", "10.0.2.0/32", "short", "short"]);
+        assert_eq!(
+            (shortfalls[0].pool.as_str(), shortfalls[0].missing),
+            ("b", 2)
+        );
     }
 
     #[test]

@@ -10,4 +10,4 @@ mod supply;
 
 pub use allocate::{Allocation, Assigned, Demand, Outcome, Shortfall, allocate};
 pub use passed_over::{PassedOver, PassedOverPool, PassedOverPools};
-pub use supply::{AllocationMode, PoolId, PoolPart, PoolSupply, Supply};
+pub use supply::{AllocationMode, PoolId, PoolPart, PoolSupply, Supply, WhenFull};

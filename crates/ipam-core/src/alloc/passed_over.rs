@@ -18,10 +18,19 @@ use crate::text::joined;
 pub enum PassedOver {
     /// The pool has too few free blocks.
     Full,
+    /// The pool has too few free blocks, and its nodes wait: the pools after it are not tried.
+    AwaitsRoom,
     /// The pool is disabled.
     Disabled,
     /// The pool has no CIDR of a family that the node requires.
     Lacks(Family),
+}
+
+impl PassedOver {
+    /// Whether the pool has too few free blocks.
+    pub fn is_full(self) -> bool {
+        matches!(self, PassedOver::Full | PassedOver::AwaitsRoom)
+    }
 }
 
 /// Follows the pool's name in a sentence.
@@ -29,6 +38,7 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PassedOver::Full => f.write_str("is full"),
+            PassedOver::AwaitsRoom => f.write_str("is full, and its `whenFull` is `Wait`"),
             PassedOver::Disabled => f.write_str("is disabled"),
             PassedOver::Lacks(family) => write!(f, "gives no {family}"),
         }
@@ -134,13 +144,21 @@ impl Search {
         self.passed_over.len()
     }
 
+    /// The next candidate to try; none behind a pool whose nodes wait.
+    pub(super) fn next(&self, candidates: &[PoolId]) -> Option<PoolId> {
+        match self.passed_over.last() {
+            Some((_, PassedOver::AwaitsRoom)) => None,
+            _ => candidates.get(self.passed()).copied(),
+        }
+    }
+
     pub(super) fn first_full(&self) -> Option<PoolId> {
         self.first_full
     }
 
     /// Records that the next candidate serves none of the search's demands.
     pub(super) fn pass_over(&mut self, pool: PoolId, why: PassedOver) {
-        if why == PassedOver::Full {
+        if why.is_full() {
             self.first_full.get_or_insert(pool);
         }
         self.passed_over.push((pool, why));
@@ -203,17 +221,17 @@ impl<'d> Searches<'d> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{AllocationMode, PoolSupply, allocate};
+    use super::super::{AllocationMode, PoolSupply, WhenFull, allocate};
     use super::*;
     use crate::model::PerFamily;
     use crate::net::{Block, BlockSize, Range};
     use proptest::prelude::*;
 
-    /// The mode of a pool, and whether it has each family.
-    type WrittenPool = (bool, [bool; 2]);
+    /// The mode of a pool, whether it has each family, and whether nodes wait for it.
+    type WrittenPool = (bool, [bool; 2], bool);
 
     fn supply(pools: &[WrittenPool]) -> Supply {
-        let pool = |(place, (is_active, has)): (usize, &WrittenPool)| {
+        let pool = |(place, (is_active, has, waits)): (usize, &WrittenPool)| {
             let ranges = [format!("10.0.{place}.0/30"), format!("fd00:{place}::/63")];
             let ranges = ranges.iter().zip(has).filter(|(_, has)| **has);
             let ranges: Vec<Block> = ranges.map(|(range, _)| range.parse().unwrap()).collect();
@@ -225,7 +243,12 @@ mod tests {
                 true => AllocationMode::New,
                 false => AllocationMode::Nothing,
             };
+            let when_full = match waits {
+                true => WhenFull::Wait,
+                false => WhenFull::NextPool,
+            };
             PoolSupply::new(format!("p{place}").parse().unwrap(), mode, &ranges, &size)
+                .with_when_full(when_full)
         };
         Supply::new(pools.iter().enumerate().map(pool).collect())
     }
@@ -279,7 +302,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_shared_search_finds_what_each_would_find_alone(
-            pools in prop::collection::vec((prop::bool::weighted(0.8), any::<[bool; 2]>()), 0..6),
+            pools in prop::collection::vec(
+                (prop::bool::weighted(0.8), any::<[bool; 2]>(), prop::bool::weighted(0.3)),
+                0..6,
+            ),
             demands in prop::collection::vec(
                 (
                     any::<[bool; 2]>(),

@@ -17,6 +17,20 @@ pub enum AllocationMode {
     Nothing,
 }
 
+crate::text_enum! {
+    /// What happens to a node whose best pool is full. The text is that of the field `whenFull`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum WhenFull {
+        /// The node gets a block of the next pool that selects it.
+        #[default]
+        NextPool = "NextPool",
+        /// The node gets no block until the pool has one.
+        Wait = "Wait",
+    }
+}
+
+crate::serde_as_text! { WhenFull: "`whenFull` of a pool" }
+
 /// A part of a range that lies in one range of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPart {
@@ -31,6 +45,7 @@ pub struct PoolPart {
 pub struct PoolSupply {
     name: PoolName,
     mode: AllocationMode,
+    when_full: WhenFull,
     /// Slots of all ranges in the order of use, both families mixed.
     slots: Vec<Slots>,
     /// The places of the slots, sorted by address.
@@ -74,10 +89,16 @@ impl PoolSupply {
         PoolSupply {
             name,
             mode,
+            when_full: WhenFull::default(),
             slots,
             by_address,
             of_family,
         }
+    }
+
+    #[must_use]
+    pub fn with_when_full(self, when_full: WhenFull) -> PoolSupply {
+        PoolSupply { when_full, ..self }
     }
 
     pub fn name(&self) -> &PoolName {
@@ -163,7 +184,15 @@ impl PoolSupply {
         let is_full = families
             .iter()
             .any(|family| self.has(*family) && !self.has_free(*family));
-        is_full.then_some(PassedOver::Full)
+        is_full.then_some(self.when_full())
+    }
+
+    /// Why the pool is passed over if it is full.
+    pub(super) fn when_full(&self) -> PassedOver {
+        match self.when_full {
+            WhenFull::NextPool => PassedOver::Full,
+            WhenFull::Wait => PassedOver::AwaitsRoom,
+        }
     }
 
     /// Takes the lowest free block that does not overlap `apart`.

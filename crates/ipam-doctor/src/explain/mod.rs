@@ -13,11 +13,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use ipam_cilium::observed::{Node, Observed};
+use ipam_core::alloc::{PassedOverPool, WhenFull};
 use ipam_core::model::{Labels, NodeName, Origin, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
 use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolState};
-use ipam_plan::plan::{NodeChange, Plan, RangeUse, Selected, node_changes, range_use};
+use ipam_plan::plan::NodeObstacle::NodePoolsExhausted;
+use ipam_plan::plan::{
+    BlockedReason, NodeChange, Plan, RangeUse, Reason, Selected, Target, node_changes, range_use,
+};
 
 pub use answers::SharingExplanation;
 pub use node::{ConsideredPool, HeldBlock, NodeExplanation, Skipped};
@@ -246,6 +250,8 @@ pub struct PoolExplanation {
     pub selector: String,
     /// A disabled pool gives no blocks.
     pub disabled: bool,
+    /// `NextPool` or `Wait`.
+    pub when_full: WhenFull,
     /// In the order of use.
     pub ranges: Vec<ExplainedRange>,
     /// Nodes that the selector matches, or that hold a block of the pool.
@@ -288,9 +294,14 @@ pub(super) fn explain_pool(
     let changes: BTreeMap<&NodeName, &NodeChange> = node_changes(&plan.changes)
         .map(|change| (&change.node, change))
         .collect();
+    let passed_over = passed_over(plan);
     let all = observed.nodes.values();
     let nodes: Vec<PoolNode> = all
-        .filter_map(|node| of_node(pool, node, observed, changes.get(&node.name).copied()))
+        .filter_map(|node| {
+            let change = changes.get(&node.name).copied();
+            let passed_over = passed_over.get(&node.name).copied().unwrap_or_default();
+            of_node(pool, node, observed, change, passed_over)
+        })
         .collect();
     PoolExplanation {
         format_version: FORMAT_VERSION,
@@ -299,6 +310,7 @@ pub(super) fn explain_pool(
         priority: pool.priority,
         selector: pool.selector.to_string(),
         disabled: pool.state == PoolState::Disabled,
+        when_full: pool.when_full,
         ranges: range_use(desired, observed, &pool.name, NEXT)
             .iter()
             .map(of_range)
@@ -326,12 +338,33 @@ fn of_range(range_use: &RangeUse) -> ExplainedRange {
     }
 }
 
+/// The pools that cannot serve each node, by its planned change or by why it waits.
+fn passed_over(plan: &Plan) -> BTreeMap<&NodeName, &[PassedOverPool]> {
+    let mut passed_over: BTreeMap<&NodeName, &[PassedOverPool]> = BTreeMap::new();
+    for change in node_changes(&plan.changes) {
+        if let Reason::LowestFree { passed_over: pools } = &change.reason {
+            passed_over.insert(&change.node, pools);
+        }
+    }
+    for blocked in &plan.blocked {
+        if let Target::Node(node) = &blocked.target
+            && let BlockedReason::Node(NodePoolsExhausted {
+                passed_over: pools, ..
+            }) = &blocked.reason
+        {
+            passed_over.insert(node, pools);
+        }
+    }
+    passed_over
+}
+
 /// `None` for a node that has nothing to do with the pool.
 fn of_node(
     pool: &Pool,
     node: &Node,
     observed: &Observed,
     change: Option<&NodeChange>,
+    passed_over: &[PassedOverPool],
 ) -> Option<PoolNode> {
     let held = observed.holds(node);
     let of_pool = held.iter().filter(|holding| pool.contains(holding.block));
@@ -348,7 +381,9 @@ fn of_node(
         }
         (false, true, false) => "selects it, and it keeps its block".to_owned(),
         (false, false, _) => "does not select it, and it keeps its block".to_owned(),
-        (true, _, _) | (false, true, true) => node::considered(pool, node, chosen, change).verdict,
+        (true, _, _) | (false, true, true) => {
+            node::considered(pool, node, chosen, passed_over).verdict
+        }
     };
     Some(PoolNode {
         node: node.name.to_string(),

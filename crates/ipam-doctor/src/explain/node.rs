@@ -3,12 +3,14 @@
 
 use serde::Serialize;
 
-use super::{FORMAT_VERSION, RequirementResult, requirements};
+use super::{FORMAT_VERSION, RequirementResult, passed_over, requirements};
 use ipam_cilium::observed::{HoldingField, Node, Observed};
+use ipam_core::alloc::PassedOverPool;
 use ipam_core::model::{Labels, PoolName};
 use ipam_core::net::{Block, Family, Range, Slots};
 use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolState};
+use ipam_plan::capacity::outside_best_pool;
 use ipam_plan::plan::{
     BlockedReason, Misplaced, NodeChange, Plan, Reason, Target, WritePathObstacle, foreign_ranges,
     node_changes,
@@ -75,19 +77,20 @@ pub(super) fn explain(
     let mut ranked: Vec<&Pool> = desired.pools.values().collect();
     ranked.sort_by(|a, b| Pool::best_first(a, b));
     let chosen = change.and_then(|change| change.pool.as_ref());
+    let passed_over = passed_over(plan).remove(&node.name).unwrap_or_default();
     NodeExplanation {
         format_version: FORMAT_VERSION,
         node: node.name.to_string(),
         labels: node.labels.clone(),
         holds: shown(node, desired, observed),
         decided_by: decided_by(node, desired, &ranked, change),
-        outcome: outcome(node, observed, plan, change),
+        outcome: outcome(node, desired, observed, plan, change),
         skipped: change
             .map(|change| skipped(change, desired, observed, plan))
             .unwrap_or_default(),
         pools: ranked
             .into_iter()
-            .map(|pool| considered(pool, node, chosen, change))
+            .map(|pool| considered(pool, node, chosen, passed_over))
             .collect(),
     }
 }
@@ -155,14 +158,10 @@ pub(super) fn considered(
     pool: &Pool,
     node: &Node,
     chosen: Option<&PoolName>,
-    change: Option<&NodeChange>,
+    passed_over: &[PassedOverPool],
 ) -> ConsideredPool {
-    let passed_over = match change.map(|change| &change.reason) {
-        Some(Reason::LowestFree { passed_over }) => {
-            passed_over.iter().find(|passed| passed.pool == pool.name)
-        }
-        _ => None,
-    };
+    let mut passed = passed_over.iter();
+    let passed_over = passed.find(|passed| passed.pool == pool.name);
     let verdict = if chosen == Some(&pool.name) {
         "gives the block".to_owned()
     } else if let Some(passed_over) = passed_over {
@@ -236,7 +235,13 @@ fn decided_by(
 const STAYS: &str = "stays as it is";
 
 /// What is planned, and every block that the node keeps although it is misplaced.
-fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
+fn outcome(
+    node: &Node,
+    desired: &Desired,
+    observed: &Observed,
+    plan: &Plan,
+    change: Option<&NodeChange>,
+) -> String {
     let planned = planned(node, observed, plan, change);
     let misplaced: Vec<String> = plan
         .misplaced
@@ -245,7 +250,14 @@ fn outcome(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeCh
         .map(|Misplaced { block, reason, .. }| format!("{block}: {reason}; {}", reason.help()))
         .collect();
     if misplaced.is_empty() {
-        return planned;
+        let outside = outside_best_pool(desired, observed);
+        let best = outside.iter().find(|(_, nodes)| nodes.contains(&node.name));
+        return match best {
+            Some((pool, _)) => {
+                format!("{planned}; its best pool is `{pool}`, and another pool gave its block")
+            }
+            None => planned,
+        };
     }
     let joint = if planned == STAYS {
         ", though misplaced: "

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::InferredPool;
-use crate::proposal::{CidrSource, held, held_by, is_selectable, labels, rank, smallest_around};
+use crate::proposal::{
+    CidrSource, held, held_by, is_selectable, labels, names_places, rank, smallest_around,
+};
 use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{Block, Family, RangeIndex};
@@ -139,7 +141,7 @@ pub(super) fn find(observed: &Observed) -> Option<Separation> {
     let keys = labels(observed);
     let mut keys = keys.iter().filter(|key| !NO_PLACES.contains(&key.as_str()));
     keys.find_map(|key| {
-        let fewest = if rank(key) < 2 { 1 } else { FEWEST };
+        let fewest = if names_places(key) { 1 } else { FEWEST };
         by_label(observed, key, fewest)
     })
 }
@@ -180,7 +182,7 @@ fn by_label(observed: &Observed, key: &str, fewest: usize) -> Option<Separation>
 pub(super) fn unusable(observed: &Observed) -> Option<(String, usize)> {
     let mut nodes: BTreeMap<(u8, &str), usize> = BTreeMap::new();
     for (key, value) in observed.nodes.values().flat_map(|node| &node.labels) {
-        if rank(key) < 2 && !is_selectable(key, value) {
+        if names_places(key) && !is_selectable(key, value) {
             *nodes.entry((rank(key), key)).or_default() += 1;
         }
     }

@@ -20,7 +20,7 @@ use ipam_desired::PoolState;
 use ipam_plan::check::is_private;
 
 pub(crate) use groups::{held_by, is_selectable, pool_name};
-pub use suggestion::{CidrSource, Suggestion, suggest};
+pub use suggestion::{CidrSource, Suggestion, names_places, suggest};
 pub(crate) use suggestion::{Room, held, labels, rank, smallest_around, suggest_with};
 
 /// What a person wants.

@@ -344,13 +344,18 @@ pub(crate) fn rank(key: &str) -> u8 {
     }
 }
 
+/// Whether the values of this label are racks or zones.
+pub fn names_places(key: &str) -> bool {
+    rank(key) < 2
+}
+
 /// The first label of racks or zones whose nodes hold neighbouring blocks, or none. A split of
 /// alternating blocks would give each pool a long list of CIDRs.
 fn split(observed: &Observed, labels: &[String]) -> Split {
     if own_pod_pool(observed).is_some() {
         return Split::None;
     }
-    let known = labels.iter().filter(|key| rank(key) < 2);
+    let known = labels.iter().filter(|key| names_places(key));
     let key = known.into_iter().find(|key| {
         let value = |name: &NodeName| observed.nodes.get(name)?.labels.get(*key);
         let mut held: Vec<_> = held(observed)

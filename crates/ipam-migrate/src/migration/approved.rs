@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::ScheduleDocument;
 use super::record::NodeRecord;
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::{NodeName, Origin, PoolName};
 use ipam_desired::{
     AddressPairs, Desired, MaintenanceWindow, MigrationPolicy, Pin, Pool, PoolState, time_zone,
@@ -62,6 +63,8 @@ pub struct PoolDocument {
     pub reserved: Vec<String>,
     /// `active` or `disabled`.
     pub state: PoolState,
+    #[serde(default)]
+    pub when_full: WhenFull,
 }
 
 fn texts<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<String> {
@@ -111,6 +114,7 @@ impl From<&Pool> for PoolDocument {
             priority,
             reserved,
             state,
+            when_full,
         } = pool;
         PoolDocument {
             cidrs: texts(ranges.iter().map(|range| range.block)),
@@ -119,6 +123,7 @@ impl From<&Pool> for PoolDocument {
             priority: *priority,
             reserved: texts(reserved),
             state: *state,
+            when_full: *when_full,
         }
     }
 }
@@ -281,6 +286,7 @@ impl PoolDocument {
             priority,
             reserved,
             state,
+            when_full,
         } = self;
         lines.list(place, "cidrs", cidrs, &now.cidrs);
         lines.list(place, "blockSize", block_size, &now.block_size);
@@ -288,6 +294,7 @@ impl PoolDocument {
         lines.value(place, "priority", priority, &now.priority);
         lines.list(place, "reserved", reserved, &now.reserved);
         lines.value(place, "state", state, &now.state);
+        lines.value(place, "whenFull", when_full, &now.when_full);
     }
 }
 
@@ -347,6 +354,7 @@ mod tests {
             priority: 0,
             reserved: Vec::new(),
             state: PoolState::Active,
+            when_full: WhenFull::NextPool,
         };
         let mut approved = ApprovedFiles::new(&Desired::default(), &stored_record(1).schedule);
         approved.pools = [("a".to_owned(), pool("10.1.0.0/16"))].into();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{Capacity, NextBlock, Row, TimeLeft, Unknown, Waiting};
-use ipam_core::model::grouped_digits;
+use ipam_core::model::{NodeName, PoolName, grouped_digits};
 
 /// Output of `capacity -o json`.
 #[derive(Clone, Debug, Serialize)]
@@ -16,6 +16,8 @@ pub struct CapacityDocument {
     pub next: Vec<NextDocument>,
     /// Nodes that lack a block.
     pub waiting: Vec<WaitingDocument>,
+    /// Nodes outside their best pool.
+    pub outside: Vec<OutsideDocument>,
     /// Supplies whose size or use is unknown.
     pub unknown: Vec<UnknownDocument>,
 }
@@ -70,6 +72,14 @@ pub struct WaitingDocument {
     pub why: String,
 }
 
+/// The nodes whose best pool this is, and that have a block of another pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutsideDocument {
+    /// The best pool of the nodes.
+    pub pool: String,
+    pub nodes: Vec<String>,
+}
+
 /// A supply whose size or use is unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnknownDocument {
@@ -87,6 +97,7 @@ impl CapacityDocument {
             rows: capacity.rows.iter().map(RowDocument::new).collect(),
             next: capacity.next.iter().map(NextDocument::new).collect(),
             waiting: capacity.waiting.iter().map(WaitingDocument::new).collect(),
+            outside: capacity.outside.iter().map(OutsideDocument::new).collect(),
             unknown: capacity.unknown.iter().map(UnknownDocument::new).collect(),
         }
     }
@@ -145,6 +156,15 @@ impl WaitingDocument {
             node: waiting.node.to_string(),
             families: waiting.families.iter().map(ToString::to_string).collect(),
             why: waiting.why.clone(),
+        }
+    }
+}
+
+impl OutsideDocument {
+    fn new((pool, nodes): (&PoolName, &Vec<NodeName>)) -> OutsideDocument {
+        OutsideDocument {
+            pool: pool.to_string(),
+            nodes: nodes.iter().map(ToString::to_string).collect(),
         }
     }
 }

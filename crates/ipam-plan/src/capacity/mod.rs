@@ -5,6 +5,7 @@
 
 mod address_pools;
 mod document;
+mod outside;
 mod own_pools;
 mod supplies;
 #[cfg(test)]
@@ -12,7 +13,7 @@ mod tests;
 mod time_left;
 pub mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -23,7 +24,10 @@ use ipam_core::model::{NodeName, PoolName};
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_desired::Desired;
 
-pub use document::{CapacityDocument, NextDocument, RowDocument, UnknownDocument, WaitingDocument};
+pub use document::{
+    CapacityDocument, NextDocument, OutsideDocument, RowDocument, UnknownDocument, WaitingDocument,
+};
+pub use outside::outside_best_pool;
 pub(crate) use own_pools::rows as own_rows;
 pub use supplies::{NextBlock, Supply, refused, supplies};
 pub use time_left::TimeLeft;
@@ -40,6 +44,8 @@ pub struct Capacity {
     pub next: Vec<NextBlock>,
     /// Nodes that lack a block.
     pub waiting: Vec<Waiting>,
+    /// Nodes with a block of another pool than their best one, by that one.
+    pub outside: BTreeMap<PoolName, Vec<NodeName>>,
 }
 
 /// A supply and a family.
@@ -154,6 +160,7 @@ pub fn capacity(observed: &Observed, files: Option<(&Desired, &Plan)>) -> Capaci
     let mut capacity = Capacity::default();
     if let Some((desired, _)) = files {
         capacity.rows.extend(own_pools::rows(desired, observed));
+        capacity.outside = outside_best_pool(desired, observed);
     }
     for supply in supplies(observed) {
         match supply {

@@ -11,7 +11,7 @@ use super::node_planner::Pinned;
 use super::owners::AddressOwners;
 use crate::growth::Growth;
 use ipam_cilium::observed::{FamilyUse, Holding, Node, Observed};
-use ipam_core::alloc::{Demand, Outcome, PoolId, Shortfall, Supply, allocate};
+use ipam_core::alloc::{Demand, Outcome, PoolId, Shortfall, Supply, WhenFull, allocate};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, ObjectRef, PerFamily, Rule, Severity, grouped_digits};
 use ipam_core::net::{Block, Family, Range, merge, touching};
@@ -203,13 +203,23 @@ impl<'p> Allocator<'p> {
             None => "no block is left".to_owned(),
         };
         let short = grouped_digits(missing);
-        let message = format!("pool `{pool}` is {short} {family} {blocks} short; {left}");
+        let known = self.desired.pools.get(pool);
+        let waits = known.is_some_and(|pool| pool.when_full == WhenFull::Wait);
+        let (state, or_next) = match waits {
+            true => (
+                ", and its `whenFull` is `Wait`",
+                "; or set its `whenFull` to `NextPool`: nodes then get blocks of the next pool that selects them",
+            ),
+            false => ("", ""),
+        };
+        let message = format!("pool `{pool}` is {short} {family} {blocks} short{state}; {left}");
         let finding = Finding::new(Severity::Error, Rule("pool-exhausted"), message)
             .about(ObjectRef::pool(pool));
-        match self.desired.pools.get(pool) {
-            Some(pool) => finding
-                .at(&pool.origin, "exhausted")
-                .help(growth.advice(pool, *family, *missing)),
+        match known {
+            Some(pool) => finding.at(&pool.origin, "exhausted").help(format!(
+                "{}{or_next}",
+                growth.advice(pool, *family, *missing)
+            )),
             None => finding,
         }
     }

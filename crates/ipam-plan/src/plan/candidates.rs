@@ -20,7 +20,7 @@ use ipam_core::net::{Block, Range, merge};
 use ipam_desired::{Desired, Pool, PoolState};
 
 /// Evaluates selectors once for each distinct set of the labels that selectors look at.
-pub(super) struct Candidates<'d> {
+pub(crate) struct Candidates<'d> {
     /// Best first: priority, then number of requirements, then name.
     ranked: Vec<(&'d Pool, PoolId)>,
     /// The selectors of the pools in `ranked`, in the same order.
@@ -32,7 +32,7 @@ pub(super) struct Candidates<'d> {
 }
 
 impl<'d> Candidates<'d> {
-    pub(super) fn new(desired: &'d Desired, supply: &Supply) -> Candidates<'d> {
+    pub(crate) fn new(desired: &'d Desired, supply: &Supply) -> Candidates<'d> {
         let mut ranked: Vec<(&Pool, PoolId)> = desired
             .pools
             .values()
@@ -54,7 +54,7 @@ impl<'d> Candidates<'d> {
     }
 
     /// The pools for a node, best first.
-    pub(super) fn of(&mut self, node: &Node) -> Arc<[PoolId]> {
+    pub(crate) fn of(&mut self, node: &Node) -> Arc<[PoolId]> {
         let looked_at =
             |(key, value): (&String, &String)| Some((*self.keys.get(key.as_str())?, value.clone()));
         let projection: Vec<(&str, String)> = node.labels.iter().filter_map(looked_at).collect();
@@ -168,6 +168,7 @@ pub(crate) fn supply(desired: &Desired) -> Supply {
             PoolState::Disabled => AllocationMode::Nothing,
         };
         PoolSupply::new(pool.name.clone(), giving, &ranges, &pool.block_size)
+            .with_when_full(pool.when_full)
     });
     Supply::new(pools.collect())
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
+use ipam_core::alloc::WhenFull;
 use ipam_core::model::WritePathChoice;
 use ipam_core::text::joined;
 use ipam_desired::{
@@ -107,6 +108,7 @@ fn add_pool(text: &mut String, pool: &Pool) {
         priority,
         reserved,
         state,
+        when_full,
     } = pool;
     let cidrs = ranges.iter().map(|range| {
         let PoolRange { block, origin: _ } = range;
@@ -115,9 +117,13 @@ fn add_pool(text: &mut String, pool: &Pool) {
     let sizes = block_size
         .iter()
         .map(|size| format!("{}{size}", size.family()));
+    let when_full = match when_full {
+        WhenFull::NextPool => "",
+        WhenFull::Wait => " wait",
+    };
     let _ = writeln!(
         text,
-        "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}",
+        "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}{when_full}",
         joined(cidrs, " "),
         joined(sizes, " "),
         joined(reserved, " ")

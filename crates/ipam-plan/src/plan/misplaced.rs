@@ -13,7 +13,7 @@ use strum::{IntoStaticStr, VariantNames};
 use super::file_blocks::FileBlocks;
 use super::owners::AddressOwners;
 use ipam_cilium::observed::{FamilyUse, Holding, HoldingField, Node, Observed};
-use ipam_core::alloc::{PoolId, Supply};
+use ipam_core::alloc::{PassedOver, PoolId, Supply};
 use ipam_core::model::{NodeName, Origin, PerFamily, PoolName};
 use ipam_core::net::{Block, BlockSize, Family, RangeIndex};
 use ipam_desired::{Desired, Pin, Pool};
@@ -272,11 +272,18 @@ impl<'p> Placement<'p> {
     /// The first pool that would serve a node without blocks, and gives this family.
     fn first_with_room(&mut self, candidates: &Arc<[PoolId]>, family: Family) -> Option<PoolId> {
         let (supply, families, required) = (self.supply, &self.families, &self.required);
-        let serves = |id: &&PoolId| {
-            let pool = supply.pool(**id);
-            pool.has(family) && pool.obstacle(families, required).is_none()
+        let find = || {
+            for id in candidates.iter() {
+                let pool = supply.pool(*id);
+                match pool.obstacle(families, required) {
+                    None if pool.has(family) => return Some(*id),
+                    // A node without blocks would wait for a block of this pool.
+                    Some(PassedOver::AwaitsRoom) => return None,
+                    None | Some(_) => {}
+                }
+            }
+            None
         };
-        let find = || candidates.iter().find(serves).copied();
         *self
             .with_room
             .entry((candidates.clone(), family))

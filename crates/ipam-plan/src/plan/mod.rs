@@ -47,7 +47,7 @@ pub use blocked::{
     PinObstacle, PodPoolObstacle, UndoObstacle, WritePathObstacle,
 };
 pub use candidates::foreign_ranges;
-pub(crate) use candidates::{full_pool, supply};
+pub(crate) use candidates::{Candidates, full_pool, supply};
 pub use change::{
     Action, Change, ChangeAction, CiliumNodeObject, Edit, NodeChange, NodeConfigEdit,
     NodeConfigObject, Reason, Sequence, Target, TargetKind, UnapprovedBlock, node_changes,

@@ -341,7 +341,7 @@ impl<'p> NodePlanner<'p> {
 fn is_left_short(passed_over: &[PassedOverPool]) -> bool {
     passed_over
         .iter()
-        .any(|passed| matches!(passed.why, PassedOver::Lacks(_) | PassedOver::Full))
+        .any(|passed| passed.why != PassedOver::Disabled)
 }
 
 fn before_and_after(

@@ -210,6 +210,7 @@ fn pool(pool: &Pool) -> Value {
         "block_size": sizes.collect::<Map<_, _>>(),
         "priority": pool.priority,
         "disabled": pool.state == PoolState::Disabled,
+        "when_full": pool.when_full,
         "reserved": pool.reserved.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "selector": pool.selector.to_string(),
     })

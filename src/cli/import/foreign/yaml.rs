@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::Manager;
 use crate::cli::failure::Failure;
 use crate::cli::new_files::NewFile;
-use crate::cli::new_files::yaml::{block_size, comment, head, list, node_selector, yaml};
+use crate::cli::new_files::yaml::{
+    block_size, comment, head, list, named_keys, node_selector, when_full, yaml,
+};
 use ipam_cilium::lbipam::AddressPoolApi;
 use ipam_cilium::observed::Observed;
 use ipam_desired::PoolState;
@@ -78,8 +80,9 @@ fn pool(pool: &ForeignPool) -> Result<String, Failure> {
     if !pool.reserved.is_empty() {
         text += &list("reserved", &pool.reserved)?;
     }
-    if pool.state == PoolState::Disabled {
-        text += "  disabled: true\n";
+    match pool.state {
+        PoolState::Active => text += when_full(named_keys(&pool.selector)),
+        PoolState::Disabled => text += "  disabled: true\n",
     }
     Ok(text)
 }

@@ -47,8 +47,14 @@ pub enum NodeObstacle {
 /// How to make room for a block if none of these pools has one.
 fn room_for(passed_over: &PassedOverPools) -> String {
     let change = match &passed_over[..] {
+        [.., last] if last.why == PassedOver::AwaitsRoom => {
+            return format!(
+                "widen pool {}, or set its `whenFull` to `NextPool`",
+                last.pool
+            );
+        }
         [only] => match only.why {
-            PassedOver::Full => "widen the pool".to_owned(),
+            PassedOver::Full | PassedOver::AwaitsRoom => "widen the pool".to_owned(),
             PassedOver::Disabled => "enable the pool".to_owned(),
             PassedOver::Lacks(family) => format!("add an {family} CIDR to the pool"),
         },
@@ -69,23 +75,28 @@ impl NodeObstacle {
                 claimed,
             } => {
                 let text = |PassedOverPool { pool, why }: &PassedOverPool| {
-                    let claimed = claimed.get(pool).filter(|_| *why == PassedOver::Full);
+                    let claimed = claimed.get(pool).filter(|_| why.is_full());
                     let hint = claimed.map(|blocks| {
                         let blocks = blocks.in_flight + blocks.quarantined;
                         format!(" (claimed or quarantined blocks: {blocks})")
                     });
                     format!("{pool} {why}{}", hint.unwrap_or_default())
                 };
-                let full = passed_over
-                    .iter()
-                    .filter(|passed| passed.why == PassedOver::Full);
+                let full = passed_over.iter().filter(|passed| passed.why.is_full());
                 let mut all = ClaimedBlocks::default();
                 for blocks in full.filter_map(|passed| claimed.get(&passed.pool)) {
                     all.in_flight += blocks.in_flight;
                     all.quarantined += blocks.quarantined;
                 }
+                let waits = passed_over
+                    .last()
+                    .is_some_and(|last| last.why == PassedOver::AwaitsRoom);
+                let outcome = match waits {
+                    true => "it waits for a block",
+                    false => "no pool can serve it",
+                };
                 Explanation::new(
-                    format!("no pool can serve it: {}", passed_over.in_words(text)),
+                    format!("{outcome}: {}", passed_over.in_words(text)),
                     format!("{}{}", room_for(passed_over), all.until()),
                 )
             }
