@@ -97,6 +97,9 @@ fn of_specs(choices: &mut Choices<'_>) -> World {
         world.nodes.push(node);
     }
     world.when_full = choices.one_of(&WhenFull::ALL);
+    for _ in 0..choices.roll(4) {
+        world.retiring.insert(choices.roll(POOL_A.end));
+    }
     world
 }
 

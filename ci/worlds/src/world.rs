@@ -33,6 +33,8 @@ pub struct World {
     pub excluded: BTreeSet<Number>,
     /// Reserved blocks of pool `a`.
     pub reserved: BTreeSet<Number>,
+    /// Retiring blocks of pool `a`.
+    pub retiring: BTreeSet<Number>,
     /// Priority of pool `fallback`.
     pub priority: i8,
     /// `whenFull` of pool `a`.
@@ -150,6 +152,7 @@ impl World {
             pins: BTreeMap::new(),
             excluded: BTreeSet::new(),
             reserved: BTreeSet::new(),
+            retiring: BTreeSet::new(),
             priority: 0,
             when_full: WhenFull::NextPool,
         }
@@ -213,7 +216,7 @@ impl World {
     fn blocks_of(&self, rack: char) -> Vec<Number> {
         match rack {
             'a' => POOL_A
-                .filter(|number| !self.reserved.contains(number))
+                .filter(|number| !self.reserved.contains(number) && !self.retiring.contains(number))
                 .collect(),
             'b' if self.is_b_large => (POOL_B.start..FALLBACK.start).collect(),
             'b' => POOL_B.collect(),
@@ -271,9 +274,10 @@ impl World {
         };
         let selector = |rack: char| format!("nodeSelector: {{matchLabels: {{rack: {rack}}}}}");
         let of_a = format!(
-            "{}, reserved: [{}], whenFull: {}",
+            "{}, reserved: [{}], retiring: [{}], whenFull: {}",
             selector('a'),
             listed(&self.reserved),
+            listed(&self.retiring),
             self.when_full
         );
         let priority = format!("priority: {}", self.priority);

@@ -60,6 +60,11 @@ impl Desired {
         let about_services = !(self.address_pools.is_empty() && self.service_pins.is_empty());
         about_services && !about_nodes
     }
+
+    /// Ranges of which no node gets a new block without a pin.
+    pub fn never_given(&self) -> impl Iterator<Item = Range> {
+        self.pools.values().flat_map(Pool::never_given)
+    }
 }
 
 /// Whether the source declares pools of LoadBalancer addresses.
@@ -163,6 +168,8 @@ pub struct Pool {
     pub priority: i32,
     /// Ranges of which only pins get blocks.
     pub reserved: Vec<Range>,
+    /// Parts of `ranges` of which only pins get blocks, until no node holds one.
+    pub retiring: Vec<PoolRange>,
     pub state: PoolState,
     pub when_full: WhenFull,
 }
@@ -182,6 +189,16 @@ impl Pool {
     /// Whether the block lies in one of the pool's ranges.
     pub fn contains(&self, block: Block) -> bool {
         self.ranges.iter().any(|range| range.block.contains(block))
+    }
+
+    /// Ranges of which no node gets a new block without a pin.
+    pub fn never_given(&self) -> impl Iterator<Item = Range> {
+        let reserved = self.reserved.iter().copied();
+        reserved.chain(self.retiring_ranges())
+    }
+
+    pub fn retiring_ranges(&self) -> impl Iterator<Item = Range> {
+        self.retiring.iter().map(|range| range.block.range())
     }
 
     pub fn families(&self) -> impl Iterator<Item = Family> + '_ {

@@ -134,6 +134,7 @@ fn pool() -> Shape {
         ("disabled", Shape::Scalar),
         ("when_full", Shape::OneOf(&["NextPool", "Wait"])),
         ("reserved", texts()),
+        ("retiring", texts()),
         ("selector", Shape::Scalar),
     ])
 }

@@ -99,7 +99,7 @@ impl Checks<'_> {
             pool.contains(*block) && pool.block_size.get(block.family()) == Some(&block.size())
         };
         let reserves = |pool: &Pool, block: &Block| {
-            let mut reserved = pool.reserved.iter();
+            let mut reserved = pool.never_given();
             reserved.any(|range| range.overlaps(&block.range()))
         };
         let is_reserved = |block: &Block| desired.pools.values().any(|pool| reserves(pool, block));

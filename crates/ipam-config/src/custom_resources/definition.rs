@@ -169,6 +169,7 @@ fn of_nodes_or_of_neutron() -> [Value; 2] {
         "nodeSelector",
         "priority",
         "reserved",
+        "retiring",
         "disabled",
         "whenFull",
     ];
@@ -259,7 +260,11 @@ fn bounded(schema: &mut Value, name: &str) {
     if let Some(items) = fields.get_mut("items") {
         bounded(items, name);
         // Short texts keep the estimated cost of a rule small.
-        if ["cidrs", "podCIDRs", "ips", "reserved", "excluded"].contains(&name) {
+        if [
+            "cidrs", "podCIDRs", "ips", "reserved", "retiring", "excluded",
+        ]
+        .contains(&name)
+        {
             items["maxLength"] = json!(LONGEST_RANGE);
         }
     }

@@ -49,7 +49,7 @@ fn lower_of_nodes(
     origin: Origin,
     spec: IpPoolSpec,
 ) -> Option<Pool> {
-    let ranges = pool_ranges(context, &spec.cidrs.unwrap_or_default());
+    let ranges = pool_ranges(context, "cidrs", &spec.cidrs.unwrap_or_default());
     let block_size = spec
         .block_size
         .map(|written| block_sizes(context, &written, &ranges))
@@ -61,6 +61,9 @@ fn lower_of_nodes(
         .map(|selector| lower_selector(context, selector, &keys(["spec", "nodeSelector"])));
     let selector = selector.unwrap_or_default();
     let reserved = reserved_ranges(context, &spec.reserved, &ranges);
+    let retiring = pool_ranges(context, "retiring", &spec.retiring).read;
+    check_retiring(context, &retiring, &ranges);
+    check_sizes(context, &retiring, &block_size);
     let state = if spec.disabled {
         PoolState::Disabled
     } else {
@@ -75,6 +78,7 @@ fn lower_of_nodes(
         selector,
         priority: spec.priority,
         reserved,
+        retiring,
         state,
         when_full: match spec.when_full {
             WrittenWhenFull::NextPool => WhenFull::NextPool,
@@ -96,8 +100,8 @@ enum Completeness {
     Incomplete,
 }
 
-fn pool_ranges(context: &mut Context<'_>, cidrs: &TextList) -> Ranges {
-    let path = keys(["spec", "cidrs"]);
+fn pool_ranges(context: &mut Context<'_>, field: &str, cidrs: &TextList) -> Ranges {
+    let path = keys(["spec", field]);
     let mut read = Vec::new();
     for (index, text) in cidrs.iter().enumerate() {
         let Some(text) = text else { continue };
@@ -220,8 +224,30 @@ fn reserved_ranges(
     written.into_iter().map(|(range, _)| range).collect()
 }
 
+fn check_retiring(context: &mut Context<'_>, retiring: &[PoolRange], ranges: &Ranges) {
+    if ranges.completeness == Completeness::Incomplete {
+        return;
+    }
+    let cidrs = RangeIndex::new(ranges.read.iter().map(|range| (range.block.range(), ())));
+    for PoolRange { block, origin } in retiring {
+        let range = block.range();
+        let mut around = cidrs.overlapping(&range);
+        if !around.any(|(cidr, ())| cidr.contains(&range)) {
+            let message = format!("`{block}` is retiring, but lies in no CIDR of the pool");
+            let help = "fix the address; if the pool does not have the range any more, remove it";
+            context.fault(
+                "retiring-outside-pool",
+                message,
+                origin,
+                "outside the pool",
+                help,
+            );
+        }
+    }
+}
+
 /// Fields of pools for nodes, and why a Neutron pool must not have them.
-const NODE_POOL_FIELDS: [(&str, &str); 7] = [
+const NODE_POOL_FIELDS: [(&str, &str); 8] = [
     ("cidrs", "its range is that of the subnet in Neutron"),
     (
         "blockSize",
@@ -239,6 +265,7 @@ const NODE_POOL_FIELDS: [(&str, &str); 7] = [
         "reserved",
         "no node gets a block of it, so all of it is kept free",
     ),
+    ("retiring", "no node gets a block of it, so none holds one"),
     ("disabled", "it gives no blocks to nodes anyway"),
     (
         "whenFull",

@@ -165,6 +165,11 @@ pub(super) struct IpPoolSpec {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub reserved: TextList,
+    /// CIDRs inside `cidrs` that give no new blocks. Nodes keep their blocks of them until `migrate`
+    /// moves the nodes.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub retiring: TextList,
     /// The pool keeps its assigned blocks and gives no new ones.
     #[serde(default)]
     pub disabled: bool,

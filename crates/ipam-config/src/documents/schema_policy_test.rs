@@ -362,6 +362,9 @@ pub(super) struct WrittenPool {
     /// CIDRs, ranges or addresses that only a pin gets.
     #[serde(default)]
     reserved: Vec<String>,
+    /// CIDRs that give no new blocks.
+    #[serde(default)]
+    retiring: Vec<String>,
     /// The selector as text.
     #[serde(default = "every_node")]
     selector: String,

@@ -339,7 +339,7 @@ fn skipped(
     let given = node_changes(&plan.changes)
         .filter(|other| other.node != change.node)
         .flat_map(|other| &other.after);
-    let reasons: [(&'static str, Vec<Range>); 6] = [
+    let reasons: [(&'static str, Vec<Range>); 7] = [
         (
             "held by other nodes",
             others.map(|(_, block)| block.range()).collect(),
@@ -350,6 +350,7 @@ fn skipped(
         ),
         ("pinned to other nodes", planned.map(Block::range).collect()),
         ("reserved in the pool", pool.reserved.clone()),
+        ("retiring in the pool", pool.retiring_ranges().collect()),
         (
             "claimed, or quarantined after another node",
             claims.ranges().collect(),

@@ -256,6 +256,14 @@ impl Search {
                     "reserved",
                 );
             }
+            for range in &pool.retiring {
+                self.add(
+                    range.block.range(),
+                    format!("IPPool/{}", pool.name),
+                    format!("spec.retiring ({})", range.origin),
+                    "retiring: nodes keep their blocks, and no node gets another one",
+                );
+            }
         }
         for (pool, range) in SubnetPools::resolve(desired, observed).ranges() {
             self.add(

@@ -261,9 +261,8 @@ fn of_files(desired: &Desired, observed: &Observed) -> Vec<Area> {
             });
         }
         areas.extend(
-            pool.reserved
-                .iter()
-                .flat_map(|range| spread(AreaKind::Reserved, range, name)),
+            pool.never_given()
+                .flat_map(|range| spread(AreaKind::Reserved, &range, name)),
         );
     }
     for (pool, range) in SubnetPools::resolve(desired, observed).ranges() {

@@ -61,6 +61,8 @@ pub struct PoolDocument {
     pub node_selector: String,
     pub priority: i32,
     pub reserved: Vec<String>,
+    #[serde(default)]
+    pub retiring: Vec<String>,
     /// `active` or `disabled`.
     pub state: PoolState,
     #[serde(default)]
@@ -113,6 +115,7 @@ impl From<&Pool> for PoolDocument {
             selector,
             priority,
             reserved,
+            retiring,
             state,
             when_full,
         } = pool;
@@ -122,6 +125,7 @@ impl From<&Pool> for PoolDocument {
             node_selector: selector.to_string(),
             priority: *priority,
             reserved: texts(reserved),
+            retiring: texts(retiring.iter().map(|range| range.block)),
             state: *state,
             when_full: *when_full,
         }
@@ -285,6 +289,7 @@ impl PoolDocument {
             node_selector,
             priority,
             reserved,
+            retiring,
             state,
             when_full,
         } = self;
@@ -293,6 +298,7 @@ impl PoolDocument {
         lines.value(place, "nodeSelector", node_selector, &now.node_selector);
         lines.value(place, "priority", priority, &now.priority);
         lines.list(place, "reserved", reserved, &now.reserved);
+        lines.list(place, "retiring", retiring, &now.retiring);
         lines.value(place, "state", state, &now.state);
         lines.value(place, "whenFull", when_full, &now.when_full);
     }
@@ -353,6 +359,7 @@ mod tests {
             node_selector: "rack=a".to_owned(),
             priority: 0,
             reserved: Vec::new(),
+            retiring: Vec::new(),
             state: PoolState::Active,
             when_full: WhenFull::NextPool,
         };

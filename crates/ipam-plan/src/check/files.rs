@@ -277,7 +277,7 @@ pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     let finding = |pool: &Pool| {
         let family = family_without_blocks(pool, &excluded)?;
         let message = format!(
-            "pool `{}` has no {family} block to give: everything is reserved or excluded",
+            "pool `{}` has no {family} block to give: everything is reserved, retiring or excluded",
             pool.name
         );
         let finding = Finding::new(Severity::Warning, Rule("pool-without-blocks"), message);
@@ -292,9 +292,9 @@ pub(super) fn pools_without_blocks(desired: &Desired) -> Vec<Finding> {
     pools.filter_map(finding).collect()
 }
 
-/// A family whose addresses are all reserved or excluded.
+/// A family whose addresses are all reserved, retiring or excluded.
 fn family_without_blocks(pool: &Pool, excluded: &[Range]) -> Option<Family> {
-    let reserved = merge(pool.reserved.iter().copied());
+    let reserved = merge(pool.never_given());
     // A range may be listed twice.
     let ranges: BTreeSet<Block> = pool.ranges.iter().map(|range| range.block).collect();
     let has_block = |family: Family| {

@@ -14,6 +14,7 @@ mod neutron;
 pub mod operator_settings;
 mod pod_limits;
 mod releases;
+mod retiring;
 mod second_controllers;
 pub mod shared_slots;
 mod sharing;
@@ -103,13 +104,14 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
 /// Findings of the files compared with the cluster, except those that the doctor's own rules report
 /// more exactly.
 pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 12] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 13] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         neutron::pools_outside,
         cluster::unreadable_range_settings,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
+        retiring::ranges,
         cluster::families_switched_off,
         names::missing_pinned_nodes,
         names::missing_protected_nodes,
@@ -126,7 +128,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 20] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 21] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         releases::unfinished,
@@ -139,6 +141,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         cluster::unseen_neighbours,
         cluster::pools_without_nodes,
         cluster::pools_over_other_addresses,
+        retiring::ranges,
         cluster::blocks_held_twice,
         operator_settings::faults,
         pod_limits::over_block_size,

@@ -61,11 +61,7 @@ impl<'p> Allocator<'p> {
         nodes: &[NodePools<'_>],
     ) -> (Vec<Outcome>, Vec<Finding>) {
         let pins = file_blocks::blocks(&self.desired.pins);
-        let reserved = self
-            .desired
-            .pools
-            .values()
-            .flat_map(|pool| pool.reserved.iter().copied());
+        let reserved = self.desired.never_given();
         let never = merge(pins.iter().map(|block| block.range()).chain(reserved));
         let mut kept = self.kept(&never);
         let demand = |pools: &NodePools<'_>| {

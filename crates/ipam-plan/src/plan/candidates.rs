@@ -231,10 +231,7 @@ pub(super) fn addresses_in_use(
     kept_addresses: &KeptAddresses<'_>,
 ) -> Vec<Range> {
     let foreign = foreign(desired, observed, kept_addresses);
-    let reserved = desired
-        .pools
-        .values()
-        .flat_map(|pool| pool.reserved.iter().copied());
+    let reserved = desired.never_given();
     let shown = kept_addresses.shown.iter().map(|(_, range)| *range);
     foreign
         .into_iter()

@@ -107,13 +107,14 @@ fn add_pool(text: &mut String, pool: &Pool) {
         selector,
         priority,
         reserved,
+        retiring,
         state,
         when_full,
     } = pool;
-    let cidrs = ranges.iter().map(|range| {
+    let block = |range: &PoolRange| {
         let PoolRange { block, origin: _ } = range;
-        block
-    });
+        *block
+    };
     let sizes = block_size
         .iter()
         .map(|size| format!("{}{size}", size.family()));
@@ -124,10 +125,14 @@ fn add_pool(text: &mut String, pool: &Pool) {
     let _ = writeln!(
         text,
         "pool {name} [{}] [{}] ({selector}) {priority} [{}] {state}{when_full}",
-        joined(cidrs, " "),
+        joined(ranges.iter().map(block), " "),
         joined(sizes, " "),
         joined(reserved, " ")
     );
+    if !retiring.is_empty() {
+        let retiring = joined(retiring.iter().map(block), " ");
+        let _ = writeln!(text, "retiring [{retiring}]");
+    }
 }
 
 fn add_policy(text: &mut String, policy: &Policy) {

@@ -25,6 +25,8 @@ pub(super) struct FileBlocks<'d> {
     excluded: Vec<Range>,
     /// What each pool reserves, merged.
     reserved: BTreeMap<&'d PoolName, Vec<Range>>,
+    /// What pools retire, merged.
+    retiring: Vec<Range>,
 }
 
 impl<'d> FileBlocks<'d> {
@@ -48,6 +50,7 @@ impl<'d> FileBlocks<'d> {
                 .values()
                 .map(|pool| (&pool.name, merge(pool.reserved.iter().copied())))
                 .collect(),
+            retiring: merge(desired.pools.values().flat_map(Pool::retiring_ranges)),
         }
     }
 
@@ -78,6 +81,9 @@ impl<'d> FileBlocks<'d> {
         let reserved = self.reserved.get(&pool.name);
         if reserved.is_some_and(|ranges| !touching(ranges, &block.range()).is_empty()) {
             return Err(MisplacedReason::BlockReserved);
+        }
+        if !touching(&self.retiring, &block.range()).is_empty() {
+            return Err(MisplacedReason::RangeRetiring);
         }
         Ok(pool)
     }

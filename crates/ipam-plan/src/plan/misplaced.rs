@@ -47,6 +47,8 @@ pub enum MisplacedReason {
     OtherBlockSize(BlockSize),
     /// The pool reserves addresses of the block.
     BlockReserved,
+    /// The pool retires the range of the block.
+    RangeRetiring,
     /// The Policy excludes addresses of the block.
     BlockExcluded,
     /// The block is pinned to this other node.
@@ -87,6 +89,9 @@ impl MisplacedReason {
             MisplacedReason::BlockReserved | MisplacedReason::BlockExcluded => {
                 "give these addresses back to the pool, or move the nodes with `cilium-ipam migrate`"
             }
+            MisplacedReason::RangeRetiring => {
+                "move the nodes with `cilium-ipam migrate`; until then they keep the block"
+            }
             MisplacedReason::PinnedToOther(_) => {
                 "pin another block, or move this node with `cilium-ipam migrate`, so that the pinned one can have it"
             }
@@ -120,6 +125,7 @@ impl fmt::Display for MisplacedReason {
             }
             MisplacedReason::OtherBlockSize(size) => write!(f, "the pool gives {size} blocks"),
             MisplacedReason::BlockReserved => f.write_str("the pool reserves these addresses"),
+            MisplacedReason::RangeRetiring => f.write_str("the pool retires this range"),
             MisplacedReason::BlockExcluded => f.write_str("the Policy excludes these addresses"),
             MisplacedReason::PinnedToOther(node) => write!(f, "it is pinned to node {node}"),
             MisplacedReason::DualStackSplit(pool) => {

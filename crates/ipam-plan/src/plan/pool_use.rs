@@ -76,10 +76,7 @@ struct Supplies {
 
 impl Supplies {
     fn new(desired: &Desired, observed: &Observed) -> Supplies {
-        let reserved = desired
-            .pools
-            .values()
-            .flat_map(|pool| pool.reserved.iter().copied());
+        let reserved = desired.never_given();
         let claims = observed.live_claims(desired.policy.quarantine);
         let mut by_nodes = supply(desired);
         let kept_addresses = KeptAddresses::new(observed, &by_nodes);

@@ -14,7 +14,7 @@ use ipam_cilium::observed::Observed;
 use ipam_core::model::{Finding, NodeName, Rule, Severity};
 use ipam_core::text::most_similar;
 use ipam_core::text::one_line;
-use ipam_desired::{Desired, PolicyRule, Pool, PoolState};
+use ipam_desired::{Desired, PolicyRule, Pool, PoolRange, PoolState};
 use ipam_rules::{Failure, Message, Verdict, judge};
 
 /// Code of every broken rule.
@@ -199,19 +199,22 @@ pub(super) fn pools(desired: &Desired) -> Value {
 }
 
 fn pool(pool: &Pool) -> Value {
-    let cidrs = pool.ranges.iter().map(|range| range.block.to_string());
+    let blocks = |ranges: &[PoolRange]| -> Vec<String> {
+        ranges.iter().map(|range| range.block.to_string()).collect()
+    };
     let sizes = pool.block_size.iter().map(|size| {
         let family = size.family().to_string().to_lowercase();
         (family, json!(size.prefix_len()))
     });
     json!({
         "name": pool.name.as_str(),
-        "cidrs": cidrs.collect::<Vec<_>>(),
+        "cidrs": blocks(&pool.ranges),
         "block_size": sizes.collect::<Map<_, _>>(),
         "priority": pool.priority,
         "disabled": pool.state == PoolState::Disabled,
         "when_full": pool.when_full,
         "reserved": pool.reserved.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "retiring": blocks(&pool.retiring),
         "selector": pool.selector.to_string(),
     })
 }

@@ -23,10 +23,7 @@ use ipam_desired::{Desired, Pool, PoolState};
 const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
-    let reserved = desired
-        .pools
-        .values()
-        .flat_map(|pool| pool.reserved.iter().copied());
+    let reserved = desired.never_given();
     let taken = merge(
         foreign_ranges(desired, observed)
             .into_iter()
