@@ -117,7 +117,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
 
 /// Fails if a kind could not be read: the files would omit what it has.
 fn refuse_half_read(observed: &Observed) -> Result<(), Failure> {
-    match observed.blind_spots.first() {
+    match observed.hidden_users() {
         None => Ok(()),
         Some(spot) => Err(Failure::Cluster(ClusterError::Indispensable {
             resource: spot.kind.resource(),
@@ -160,6 +160,7 @@ fn take_uncollected(common: &Common, observed: &mut Observed) -> Option<Remark> 
     let resources = others.iter().map(|spot| match spot.kind {
         ObservedKind::Claims => "claims of cilium-ipam",
         ObservedKind::Migration => "record of a migration",
+        ObservedKind::Departed(_) => "blocks of deleted nodes",
         kind => kind.resource(),
     });
     Some(Remark::NotCollected(resources.collect()))

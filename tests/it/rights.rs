@@ -257,6 +257,8 @@ fn each_command_works_with_its_roles_and_plan_uses_every_right_of_its_own() {
         "cilium-config",
         "cilium-ipam-claims",
         "cilium-ipam-migration",
+        "cilium-ipam-quarantine-0",
+        "cilium-ipam-quarantine-3",
     ] {
         assert!(planner.may("list", "configmaps", config), "{config}");
     }

@@ -53,6 +53,7 @@ fn row_of(kind: ObservedKind) -> &'static str {
     use ObservedKind as K;
     match kind {
         K::Claims => "ConfigMap `cilium-ipam-claims`",
+        K::Departed(_) => "ConfigMaps `cilium-ipam-quarantine-0` to `-3`",
         K::Migration => "ConfigMap `cilium-ipam-migration`",
         K::CiliumDaemonSet => "DaemonSet `k8s-app: cilium`",
         K::CiliumConfig => "ConfigMap `cilium-config`",
@@ -153,6 +154,19 @@ fn claims_elsewhere() {
         plan_of("", &[claims], &nodes)["changes"][0]["after"].clone()
     };
     assert_eq!(of("team-a"), json!(["10.20.0.0/24"]));
+}
+
+#[test]
+fn quarantines_elsewhere() {
+    let now = jiff::Timestamp::now().as_second();
+    let text = format!("cilium-ipam-quarantine 1 dropped 0\n10.20.0.0/24 n9 {now}\n");
+    only_at_home("kube-system", "", |namespace| {
+        config_map(
+            "cilium-ipam-quarantine-0",
+            namespace,
+            json!({"blocks.txt": text}),
+        )
+    });
 }
 
 #[test]

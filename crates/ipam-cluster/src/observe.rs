@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use futures_util::future::{try_join, try_join4};
+use futures_util::future::{try_join, try_join_all, try_join4};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -11,6 +11,7 @@ use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{
     CiliumKind, Observed, ObservedKind, ReadError, Reader, Understood, is_read, slim,
 };
+use ipam_core::claims::DepartedPart;
 use ipam_core::net::Block;
 
 /// Attempts, where lists expire or are stale.
@@ -34,6 +35,15 @@ const SMALL_TOO: [ObservedKind; 5] = [
     ObservedKind::Definition(CiliumKind::NodeConfig),
     ObservedKind::CiliumNodeConfig,
     ObservedKind::PodIpPool,
+];
+
+/// Blocks of deleted nodes. A block that disappeared before the lists of Nodes and CiliumNodes is
+/// recorded by the time of these lists, as far as another program saw it disappear.
+const DEPARTED: [ObservedKind; 4] = [
+    ObservedKind::Departed(DepartedPart::First),
+    ObservedKind::Departed(DepartedPart::Second),
+    ObservedKind::Departed(DepartedPart::Third),
+    ObservedKind::Departed(DepartedPart::Fourth),
 ];
 
 /// Which kinds are read.
@@ -195,6 +205,7 @@ impl<'c, C: Cluster> Reading<'c, C> {
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
         let (cilium_nodes, ..) =
             try_join4(cilium_nodes, nodes, services, self.small_kinds()).await?;
+        try_join_all(DEPARTED.map(|kind| self.kind(kind, Moment::Latest, None))).await?;
         let reader = self
             .reader
             .into_inner()

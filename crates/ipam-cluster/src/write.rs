@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::LeaseName;
 use ipam_cilium::lbipam::{AddressPoolApi, AddressPoolManifest};
 use ipam_cilium::observed::{
-    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, NodeConfigApi, OWN_NAMESPACE, OWNER_LABEL,
-    ObjectVersion, PodPoolApi,
+    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, DEPARTED_KEY, NodeConfigApi, OWN_NAMESPACE,
+    OWNER_LABEL, ObjectVersion, PodPoolApi,
 };
-use ipam_core::claims::Claims;
+use ipam_core::claims::{Claims, DepartedBlocks, DepartedPart};
 use ipam_core::model::{AddressPoolName, NodeName, ServiceName};
 use ipam_desired::CustomKind;
 use ipam_plan::plan::{
@@ -32,6 +32,8 @@ pub enum Target {
     Service(ServiceName),
     /// The ConfigMap of claims.
     Claims,
+    /// A ConfigMap of blocks of deleted nodes.
+    Departed(DepartedPart),
     Lease(LeaseName),
     /// A custom resource of `cilium-ipam`, by its name.
     Custom(CustomKind, String),
@@ -105,25 +107,40 @@ impl Write {
         revision: Option<&str>,
         version: Option<&ObjectVersion>,
     ) -> Write {
-        let mut data = json!({CLAIMS_KEY: claims.to_json(), CLAIMS_REVISION_KEY: revision});
-        let operation = match version {
-            Some(version) => Operation::Patch(json!({"metadata": guard(version), "data": data})),
-            None => {
-                // Only in a patch does null mean anything: it removes a key.
-                data.as_object_mut()
-                    .into_iter()
-                    .for_each(|data| data.retain(|_, value| !value.is_null()));
-                let metadata = own_metadata(CLAIMS_NAME);
-                Operation::Create(
-                    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}),
-                )
-            }
-        };
+        let data = json!({CLAIMS_KEY: claims.to_json(), CLAIMS_REVISION_KEY: revision});
         Write {
             target: Target::Claims,
-            operation,
+            operation: replace_data(CLAIMS_NAME, data, version),
         }
     }
+
+    /// Replaces a part of the blocks of deleted nodes if it is still at `version`; without one,
+    /// creates it.
+    pub fn departed(
+        part: DepartedPart,
+        blocks: &DepartedBlocks,
+        version: Option<&ObjectVersion>,
+    ) -> Write {
+        let data = json!({DEPARTED_KEY: blocks.to_text()});
+        Write {
+            target: Target::Departed(part),
+            operation: replace_data(part.as_str(), data, version),
+        }
+    }
+}
+
+/// Replaces the data of our own ConfigMap if it is still at `version`; without one, creates it.
+fn replace_data(name: &str, mut data: Value, version: Option<&ObjectVersion>) -> Operation {
+    if let Some(version) = version {
+        return Operation::Patch(json!({"metadata": guard(version), "data": data}));
+    }
+    // Only in a patch does null mean anything: it removes a key.
+    data.as_object_mut()
+        .into_iter()
+        .for_each(|data| data.retain(|_, value| !value.is_null()));
+    Operation::Create(
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": own_metadata(name), "data": data}),
+    )
 }
 
 /// Metadata of an object that `cilium-ipam` creates.

@@ -105,7 +105,7 @@ impl<'l, C: Cluster> ClaimStore<'l, C> {
             quarantine_for,
             revision,
             stored,
-            claims: observed.live_claims(quarantine_for),
+            claims: observed.claims_to_store(quarantine_for),
             version,
         }
     }

@@ -166,7 +166,7 @@ impl<'g> Growth<'g> {
     /// The first free range of this size: after `last`, or else before it. None if a kind cannot be
     /// seen: its objects may use any address.
     fn next_range(&self, last: Block, size: BlockSize, within: &[Block]) -> Option<Block> {
-        if !self.observed.blind_spots.is_empty() {
+        if self.observed.hidden_users().is_some() {
             return None;
         }
         let free = |network: &Block| {

@@ -27,6 +27,7 @@ impl SimState {
             Target::Node(name) => (ObservedKind::Node, name.to_string()),
             Target::CiliumNode(name) => (ObservedKind::CiliumNode, name.to_string()),
             Target::Claims => (ObservedKind::Claims, CLAIMS_NAME.to_owned()),
+            Target::Departed(part) => (ObservedKind::Departed(*part), part.to_string()),
             Target::Lease(_)
             | Target::Custom(..)
             | Target::Status(..)

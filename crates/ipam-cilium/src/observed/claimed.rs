@@ -1,4 +1,5 @@
-//! The stored claims, and the live ones by the rest of the observation.
+//! The stored claims and the blocks of deleted nodes, and which of them count by the rest of the
+//! observation.
 //!
 //! The record of the last migration, as far as others than the migration itself need it: which
 //! nodes it still moves. It must never know how a node is moved.
@@ -9,8 +10,13 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 
 use super::view::ConfigMapView;
-use super::{CLAIMS_KEY, MIGRATION_KEY, NodeConfig, Observed, ObservedKind};
-use ipam_core::claims::{Claim, ClaimGuard, Claims, ObservedObject, RecordError};
+use super::{
+    BlindSpot, CLAIMS_KEY, DEPARTED_KEY, MIGRATION_KEY, NodeConfig, Observed, ObservedKind,
+    ReadError,
+};
+use ipam_core::claims::{
+    Claim, ClaimGuard, Claims, Departed, DepartedBlocks, DepartedPart, ObservedObject, RecordError,
+};
 use ipam_core::model::{NodeName, ObjectVersion};
 use ipam_core::net::Block;
 
@@ -43,9 +49,62 @@ impl StoredClaims {
     }
 }
 
+/// Blocks of deleted nodes, and the versions of the objects that store them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredDeparted {
+    pub departed: Departed,
+    /// Versions of the objects that exist.
+    pub versions: BTreeMap<DepartedPart, ObjectVersion>,
+}
+
+impl StoredDeparted {
+    pub(super) fn read(&mut self, part: DepartedPart, json: &str) -> Result<(), ReadError> {
+        let unreadable = |error: &dyn std::error::Error| {
+            ReadError::new(ObservedKind::Departed(part), json, error)
+        };
+        let view: ConfigMapView = serde_json::from_str(json).map_err(|error| unreadable(&error))?;
+        let blocks = match view.data.get(DEPARTED_KEY) {
+            Some(text) => DepartedBlocks::from_text(text).map_err(|error| unreadable(&error))?,
+            None => DepartedBlocks::default(),
+        };
+        let version = ObjectVersion {
+            uid: view.metadata.uid.clone(),
+            resource_version: view.metadata.resource_version.clone(),
+        };
+        self.departed.parts.insert(part, blocks);
+        self.versions.insert(part, version);
+        Ok(())
+    }
+}
+
 impl Observed {
-    /// The live claims. Freed blocks are quarantined for `quarantine_for`.
+    /// Blocks that are claimed, or in quarantine: freed blocks and those of deleted nodes are
+    /// quarantined for `quarantine_for`.
     pub fn live_claims(&self, quarantine_for: SignedDuration) -> Claims {
+        let mut claims = self.claims_to_store(quarantine_for);
+        let departed = &self.departed.departed;
+        if departed.blocks().next().is_some() {
+            // A block that a node shows is that node's again, or another program assigned it.
+            let shown: BTreeSet<Block> = self.shown_blocks().map(|(_, block)| block).collect();
+            departed.add_to(
+                &mut claims,
+                |block| shown.contains(block),
+                self.at,
+                quarantine_for,
+            );
+        }
+        claims
+    }
+
+    /// The first kind that could not be read and whose objects may use addresses. Deleted nodes use
+    /// none.
+    pub fn hidden_users(&self) -> Option<&BlindSpot> {
+        let is_of_users = |spot: &&BlindSpot| !matches!(spot.kind, ObservedKind::Departed(_));
+        self.blind_spots.iter().find(is_of_users)
+    }
+
+    /// The live claims without the blocks of deleted nodes, which are stored apart.
+    pub fn claims_to_store(&self, quarantine_for: SignedDuration) -> Claims {
         let configs = self.node_configs.iter();
         let configs: BTreeMap<&str, &NodeConfig> = configs
             .rev()

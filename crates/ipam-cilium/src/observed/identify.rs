@@ -12,6 +12,7 @@ use super::kind::{
 };
 use super::served::{CiliumKind, is_of_cilium};
 use crate::parser_words::in_plain_words;
+use ipam_core::claims::DepartedPart;
 
 /// Fields that identify an object.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +164,11 @@ impl ObservedKind {
             }
             ("", "ConfigMap") if head.name == CLAIMS_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Claims)
+            }
+            ("", "ConfigMap")
+                if head.namespace == OWN_NAMESPACE && head.name.parse::<DepartedPart>().is_ok() =>
+            {
+                head.name.parse().ok().map(ObservedKind::Departed)
             }
             ("", "ConfigMap") if head.name == MIGRATION_NAME && head.namespace == OWN_NAMESPACE => {
                 Some(ObservedKind::Migration)

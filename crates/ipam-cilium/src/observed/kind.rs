@@ -1,6 +1,7 @@
 //! The kinds that are read, with their names in the API and their queries.
 
 use super::served::{CiliumKind, SCHEMA_LABEL};
+use ipam_core::claims::DepartedPart;
 
 /// A kind of Kubernetes that is read from the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,6 +10,9 @@ pub enum ObservedKind {
     Claims,
     /// Our own ConfigMap with the record of the last migration.
     Migration,
+    /// Our own ConfigMaps with the blocks of deleted nodes. Read after the kinds that show blocks: a
+    /// block that disappears before is recorded by then, or still shown.
+    Departed(DepartedPart),
     /// DaemonSet of the agent: version, and the namespace of the settings.
     CiliumDaemonSet,
     /// ConfigMap `cilium-config`.
@@ -83,6 +87,9 @@ pub const CLAIMS_NAME: &str = "cilium-ipam-claims";
 /// Key of the claims in the ConfigMap.
 pub const CLAIMS_KEY: &str = "claims.json";
 
+/// Key of the blocks in each ConfigMap of blocks of deleted nodes.
+pub const DEPARTED_KEY: &str = "blocks.txt";
+
 /// ConfigMap with the record of the last migration.
 pub const MIGRATION_NAME: &str = "cilium-ipam-migration";
 /// Key of the record in the ConfigMap.
@@ -101,7 +108,7 @@ impl ObservedKind {
     /// Claims come first: if a claim ends meanwhile, its object is seen. Nodes come after
     /// CiliumNodes: a block that moves from one to the other meanwhile is seen twice rather than
     /// never.
-    pub const OF_PLANS: [ObservedKind; 18] = [
+    pub const OF_PLANS: [ObservedKind; 22] = [
         ObservedKind::Claims,
         ObservedKind::Migration,
         ObservedKind::CiliumDaemonSet,
@@ -120,6 +127,10 @@ impl ObservedKind {
         ObservedKind::Service,
         ObservedKind::CiliumNode,
         ObservedKind::Node,
+        ObservedKind::Departed(DepartedPart::First),
+        ObservedKind::Departed(DepartedPart::Second),
+        ObservedKind::Departed(DepartedPart::Third),
+        ObservedKind::Departed(DepartedPart::Fourth),
     ];
 
     /// Further kinds that an examination needs.
@@ -144,6 +155,7 @@ impl ObservedKind {
                 | ObservedKind::CiliumNodeConfig
                 | ObservedKind::PodIpPool
                 | ObservedKind::Migration
+                | ObservedKind::Departed(_)
                 | ObservedKind::Definition(
                     CiliumKind::LoadBalancerPool | CiliumKind::PodIpPool | CiliumKind::NodeConfig
                 )
@@ -172,6 +184,7 @@ impl ObservedKind {
         match self {
             ObservedKind::Claims
             | ObservedKind::Migration
+            | ObservedKind::Departed(_)
             | ObservedKind::CiliumConfig
             | ObservedKind::SpeakerConfig
             | ObservedKind::KubeadmConfig => ("configmaps", "v1", "ConfigMap"),
@@ -271,9 +284,10 @@ impl ObservedKind {
             ObservedKind::CiliumOperator => {
                 vec![format!("{APPS}/namespaces/{namespace}/deployments")]
             }
-            ObservedKind::Claims | ObservedKind::Migration | ObservedKind::KubeadmConfig => {
-                core(OWN_NAMESPACE, "configmaps")
-            }
+            ObservedKind::Claims
+            | ObservedKind::Migration
+            | ObservedKind::Departed(_)
+            | ObservedKind::KubeadmConfig => core(OWN_NAMESPACE, "configmaps"),
             ObservedKind::CiliumConfig | ObservedKind::SpeakerConfig => {
                 core(namespace, "configmaps")
             }
@@ -307,6 +321,7 @@ impl ObservedKind {
         Some(match self {
             ObservedKind::Claims => ("fieldSelector", "metadata.name=cilium-ipam-claims"),
             ObservedKind::Migration => ("fieldSelector", "metadata.name=cilium-ipam-migration"),
+            ObservedKind::Departed(part) => ("fieldSelector", departed_selector(part)),
             ObservedKind::CiliumConfig => ("fieldSelector", "metadata.name=cilium-config"),
             ObservedKind::SpeakerConfig => ("fieldSelector", "metadata.name=bgp-config"),
             ObservedKind::KubeadmConfig => ("fieldSelector", "metadata.name=kubeadm-config"),
@@ -332,5 +347,28 @@ impl ObservedKind {
             | ObservedKind::CiliumNode
             | ObservedKind::Node => return None,
         })
+    }
+}
+
+fn departed_selector(part: DepartedPart) -> &'static str {
+    match part {
+        DepartedPart::First => "metadata.name=cilium-ipam-quarantine-0",
+        DepartedPart::Second => "metadata.name=cilium-ipam-quarantine-1",
+        DepartedPart::Third => "metadata.name=cilium-ipam-quarantine-2",
+        DepartedPart::Fourth => "metadata.name=cilium-ipam-quarantine-3",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_departed_blocks_is_selected_by_its_name() {
+        for part in DepartedPart::ALL {
+            let query = ObservedKind::Departed(part).query("");
+            let selector = format!("metadata.name={part}");
+            assert_eq!(query.parameters, [("fieldSelector", selector.as_str())]);
+        }
     }
 }

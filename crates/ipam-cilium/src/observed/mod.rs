@@ -64,7 +64,7 @@ pub(crate) use cilium::is_true;
 pub use cilium::{
     AnnotationKeys, AnnotationReads, Cilium, Evidence, FamilyUse, ModeSeen, OperatorState,
 };
-pub use claimed::{StoredClaims, UnfinishedMigration};
+pub use claimed::{StoredClaims, StoredDeparted, UnfinishedMigration};
 pub use cluster_cidrs::{CidrSource, ClusterCidrs};
 pub use controller_process::{AllocatorStatus, CloudRoutes, ControllerProgram};
 pub use distribution::Distribution;
@@ -73,8 +73,8 @@ pub use identify::{Head, MisnamedItem, ReadError};
 pub use installation::DEFAULT_CILIUM_NAMESPACE;
 pub use ipam_core::model::{OWNER_LABEL, ObjectVersion};
 pub use kind::{
-    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, MIGRATION_KEY, MIGRATION_NAME, OWN_NAMESPACE,
-    ObservedKind, Query,
+    CLAIMS_KEY, CLAIMS_NAME, CLAIMS_REVISION_KEY, DEPARTED_KEY, MIGRATION_KEY, MIGRATION_NAME,
+    OWN_NAMESPACE, ObservedKind, Query,
 };
 pub use load_balancing::{AddressPoolStatus, AddressPoolsServed, SeenAddressPool};
 pub use node_allocators::{Allocator, AllocatorProof, KNOWN_ALLOCATORS};
@@ -137,6 +137,8 @@ pub struct Observed {
     pub at: Timestamp,
     /// The claims.
     pub claims: StoredClaims,
+    /// Blocks of deleted nodes.
+    pub departed: StoredDeparted,
     /// The migration that is not over, if there is one.
     pub migration: Option<UnfinishedMigration>,
     /// Cilium's version and settings.

@@ -49,6 +49,10 @@ impl Reader {
                     .map_err(|error| ReadError::new(kind, json, &error))?;
                 Ok(())
             }
+            ObservedKind::Departed(part) => {
+                let read = self.observed.departed.read(part, json);
+                return self.missed(kind, read);
+            }
             ObservedKind::Migration => parse(json).and_then(|view| {
                 self.observed.migration = UnfinishedMigration::read(&view)?;
                 Ok(())

@@ -24,7 +24,7 @@ use super::view::{CiliumNodeView, ConfigMapView, ManagedFields, NodeView, Servic
 use super::view_lb::{
     AddressPoolView, Container, RequestManager, ServiceView, SpecManager, WorkloadView,
 };
-use super::{CLAIMS_KEY, MIGRATION_KEY, OWN_NAMESPACE, ObservedKind, setting_key};
+use super::{CLAIMS_KEY, DEPARTED_KEY, MIGRATION_KEY, OWN_NAMESPACE, ObservedKind, setting_key};
 
 /// The object with nothing in it that [`super::Reader`] does not read.
 ///
@@ -78,6 +78,7 @@ fn as_read(kind: ObservedKind, object: &Value) -> Value {
         ObservedKind::CiliumNode => project::<CiliumNodeView<'_>>(object, narrow_node),
         ObservedKind::Claims => project::<ConfigMapView>(object, narrow_claims),
         ObservedKind::Migration => project::<ConfigMapView>(object, narrow_migration),
+        ObservedKind::Departed(_) => project::<ConfigMapView>(object, narrow_departed),
         ObservedKind::CiliumConfig => project::<ConfigMapView>(object, narrow_config),
         ObservedKind::SpeakerConfig => project::<ConfigMapView>(object, narrow_speaker_config),
         ObservedKind::ServiceCidr => project::<ServiceCidrView<'_>>(object, whole),
@@ -179,6 +180,14 @@ fn narrow_kubeadm_config(path: &[&str], value: &Value) -> Option<Value> {
             }
             Some(data)
         }
+        _ => None,
+    }
+}
+
+fn narrow_departed(path: &[&str], value: &Value) -> Option<Value> {
+    match path {
+        ["metadata", "managedFields"] => Some(json!([])),
+        ["data"] => Some(only(value, |key| key == DEPARTED_KEY)),
         _ => None,
     }
 }

@@ -101,6 +101,10 @@ pub(super) fn object_of(target: &Target) -> Option<(ObservedKind, String)> {
             full_name(service.namespace(), service.name()),
         ),
         Target::Claims => (ObservedKind::Claims, claims_key()),
+        Target::Departed(part) => (
+            ObservedKind::Departed(*part),
+            full_name(OWN_NAMESPACE, part.as_str()),
+        ),
         Target::Lease(_)
         | Target::Custom(..)
         | Target::Status(..)

@@ -307,6 +307,9 @@ impl ItemLocation {
                 ItemLocation::new(ObservedKind::Service, service.namespace(), service.name())
             }
             Target::Claims => ItemLocation::new(ObservedKind::Claims, OWN_NAMESPACE, CLAIMS_NAME),
+            Target::Departed(part) => {
+                ItemLocation::new(ObservedKind::Departed(*part), OWN_NAMESPACE, part.as_str())
+            }
             Target::Lease(_)
             | Target::Custom(..)
             | Target::Status(..)
@@ -330,11 +333,18 @@ impl ItemLocation {
     /// Whether a second object of the same name would hide the first.
     pub(super) fn is_unique(&self) -> bool {
         use ObservedKind::{
-            CiliumNode, CiliumNodeConfig, Claims, LoadBalancerPool, Node, PodIpPool, Service,
+            CiliumNode, CiliumNodeConfig, Claims, Departed, LoadBalancerPool, Node, PodIpPool,
+            Service,
         };
         matches!(
             self.kind,
-            Node | CiliumNode | CiliumNodeConfig | Claims | LoadBalancerPool | PodIpPool | Service
+            Node | CiliumNode
+                | CiliumNodeConfig
+                | Claims
+                | Departed(_)
+                | LoadBalancerPool
+                | PodIpPool
+                | Service
         )
     }
 }

@@ -200,7 +200,7 @@ pub(super) fn collection(target: &Target) -> Cow<'static, str> {
         Target::Service(service) => {
             format!("/api/v1/namespaces/{}/services", service.namespace()).into()
         }
-        Target::Claims | Target::MigrationRecord(_) => {
+        Target::Claims | Target::Departed(_) | Target::MigrationRecord(_) => {
             format!("/api/v1/namespaces/{OWN_NAMESPACE}/configmaps").into()
         }
         Target::Custom(kind, _) | Target::Status(kind, _) => kind.path().into(),
@@ -221,6 +221,7 @@ pub(super) fn object_name(target: &Target) -> Cow<'_, str> {
         Target::NodeConfig(_, _, name) | Target::PodPool(_, name) | Target::Custom(_, name) => name,
         Target::Service(service) => service.name(),
         Target::Claims => CLAIMS_NAME,
+        Target::Departed(part) => part.as_str(),
         Target::Lease(name) => name.as_str(),
         Target::Event { .. } | Target::Eviction(..) => "",
     };

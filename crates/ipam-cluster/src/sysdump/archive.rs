@@ -224,6 +224,7 @@ pub(super) fn stem(kind: ObservedKind) -> Option<&'static str> {
     Some(match kind {
         ObservedKind::Claims
         | ObservedKind::Migration
+        | ObservedKind::Departed(_)
         | ObservedKind::Definition(_)
         | ObservedKind::MoreDefinitions
         | ObservedKind::ServiceCidr

@@ -217,7 +217,7 @@ impl<C: Workloads, H: Host> Migration<'_, C, H> {
 /// The live claims of an observation, which replace the stored ones.
 pub(super) fn decided_on(observed: &Observed, desired: &Desired) -> StoredClaims {
     StoredClaims {
-        claims: observed.live_claims(desired.policy.quarantine),
+        claims: observed.claims_to_store(desired.policy.quarantine),
         version: observed.claims.version.clone(),
     }
 }

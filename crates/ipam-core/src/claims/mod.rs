@@ -14,6 +14,7 @@
 //! Whether the write of a claim may still succeed.
 
 mod batch;
+mod departed;
 mod record;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,9 @@ use crate::model::NodeName;
 use crate::net::{Block, Range};
 
 pub use batch::{ClaimIndex, ClaimRequest};
+pub use departed::{
+    Departed, DepartedBlocks, DepartedError, DepartedPart, Departure, MOST_OF_PART,
+};
 pub use record::{FORMAT_VERSION, MOST_BYTES, RecordError};
 
 /// Reserved blocks. Two of them overlap only if they belong to one node.

@@ -175,6 +175,11 @@ impl Block {
         range_of(&self.0)
     }
 
+    /// How many blocks of this size precede the block in the address space.
+    pub(crate) fn index_in_space(self) -> u128 {
+        number(self.0.network()) >> self.size().host_bits()
+    }
+
     /// The block itself and every larger block that contains it.
     pub fn enclosing(self) -> impl Iterator<Item = Block> {
         std::iter::successors(Some(self), |block| block.0.supernet().map(Block))

@@ -5,10 +5,14 @@ use serde::Serialize;
 use super::{FORMAT_VERSION, answers, requested_addresses};
 use ipam_cilium::observed::operator_settings::ranges_key;
 use ipam_cilium::observed::{HoldingField, Node, Observed};
+use ipam_core::claims::{DepartedPart, Departure};
 use ipam_core::net::{Family, Range};
 use ipam_desired::Desired;
 use ipam_plan::openstack::SubnetPools;
 use ipam_plan::plan::{Plan, node_changes};
+
+/// Meaning of a quarantine.
+const QUARANTINED: &str = "available to other nodes later";
 
 /// All objects that share an address with the range in question.
 #[derive(Debug, Serialize)]
@@ -302,7 +306,11 @@ impl Search {
                 "never assigned",
             );
         }
-        let claims = observed.live_claims(desired.policy.quarantine);
+        self.claims(desired, observed);
+    }
+
+    fn claims(&mut self, desired: &Desired, observed: &Observed) {
+        let claims = observed.claims_to_store(desired.policy.quarantine);
         for (block, claim) in &claims.in_flight {
             self.add(
                 block.range(),
@@ -316,7 +324,20 @@ impl Search {
                 block.range(),
                 format!("quarantined after node {}", quarantined.node),
                 "ConfigMap/cilium-ipam-claims",
-                "available to other nodes later",
+                QUARANTINED,
+            );
+        }
+        let live = observed.live_claims(desired.policy.quarantine).quarantined;
+        for (block, Departure { node, at }) in observed.departed.departed.blocks() {
+            let is_quarantined = live.get(&block).is_some_and(|one| one.node == *node);
+            self.add(
+                block.range(),
+                format!("deleted node {node}, gone since {at}"),
+                format!("ConfigMap/{}", DepartedPart::of(block)),
+                match is_quarantined {
+                    true => QUARANTINED,
+                    false => "the node used it before",
+                },
             );
         }
     }

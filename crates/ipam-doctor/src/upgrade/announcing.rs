@@ -231,7 +231,8 @@ fn hides(observed: &Observed, kind: ObservedKind) -> Option<&'static str> {
         | K::SpeakerConfig
         | K::KubeadmConfig
         | K::RouterDaemonSet
-        | K::Migration => None,
+        | K::Migration
+        | K::Departed(_) => None,
     }
 }
 

@@ -10,6 +10,7 @@ use ipam_cilium::observed::{
     Allocator, AllocatorStatus, ControllerProgram, FamilyUse, ModeSeen, Observed, ObservedKind,
     OtherUser, SettingSource, range_setting,
 };
+use ipam_core::claims::DepartedPart;
 use ipam_core::model::{
     AddressPoolName, Finding, IpamMode, Labels, NodeName, ObjectRef, Rule, Selector, SelectorIndex,
     Severity, grouped_digits,
@@ -317,6 +318,9 @@ fn consequence(kind: ObservedKind) -> &'static str {
         ObservedKind::Migration => {
             "it is unknown whether a migration is unfinished, and which nodes it moves"
         }
+        ObservedKind::Departed(_) => {
+            "new nodes may get the blocks of deleted nodes before the quarantine is over"
+        }
         ObservedKind::CiliumNode | ObservedKind::Node => "the blocks that it holds are unknown",
     }
 }
@@ -331,15 +335,15 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
         );
         warning("unreadable-kind", message).help("allow `get` and `list` on it")
     };
-    let is_definition = |kind| {
-        matches!(
-            kind,
-            ObservedKind::Definition(_) | ObservedKind::MoreDefinitions
-        )
+    let group = |kind| match kind {
+        ObservedKind::Definition(_) => ObservedKind::MoreDefinitions,
+        ObservedKind::Departed(_) => ObservedKind::Departed(DepartedPart::First),
+        kind => kind,
     };
     let mut spots: Vec<_> = observed.blind_spots.iter().collect();
-    // One finding for all definitions: they have one resource and one consequence.
-    spots.dedup_by_key(|spot| (is_definition(spot.kind)).then_some(()).ok_or(spot.kind));
+    // One finding for all definitions, and one for all blocks of deleted nodes: they have one
+    // resource and one consequence.
+    spots.dedup_by_key(|spot| group(spot.kind));
     let spots = spots
         .into_iter()
         .filter(|spot| matters(spot.kind, observed));

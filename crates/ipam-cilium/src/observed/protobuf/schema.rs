@@ -88,6 +88,7 @@ pub(super) fn message(kind: ObservedKind) -> Option<&'static [Field]> {
         ObservedKind::CiliumAgentPod => Some(POD),
         ObservedKind::Claims
         | ObservedKind::Migration
+        | ObservedKind::Departed(_)
         | ObservedKind::CiliumDaemonSet
         | ObservedKind::CiliumConfig
         | ObservedKind::Definition(_)

@@ -257,8 +257,7 @@ impl<'p> PortPlanner<'p> {
         }
         let blind = self
             .observed
-            .blind_spots
-            .first()
+            .hidden_users()
             .map(|spot| format!("{} cannot be read", spot.kind.resource()));
         blind.or_else(|| {
             SubnetPools::resolve(self.desired, self.observed)

@@ -102,7 +102,7 @@ fn blindness(changes: &[Change], observed: &Observed) -> Option<Refusal> {
         other => other.hazard() == Hazard::Destructive,
     };
     let change = changes.iter().find(takes)?;
-    let spot = observed.blind_spots.first()?;
+    let spot = observed.hidden_users()?;
     Some(Refusal {
         rule: Rule("destructive-with-unreadable-kind"),
         message: match change {

@@ -1,0 +1,432 @@
+//! Blocks of deleted nodes: the node that had a block last, and when the block disappeared.
+//!
+//! The record is bounded. It is stored in parts, because one ConfigMap holds at most 1 MiB. The
+//! address of a block selects its part, so that each block is there once. Knows nothing of the
+//! place where the parts are stored.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Claims, MOST_BYTES, Quarantined};
+use crate::model::NodeName;
+use crate::net::Block;
+
+/// Most blocks of one part: 50,000 in all parts, at about 70 bytes for each.
+pub const MOST_OF_PART: usize = 12_500;
+
+/// Begins the text of a part. The number rises when an older reader would misunderstand the text.
+const HEADER: &str = "cilium-ipam-quarantine 1 dropped ";
+
+crate::text_enum! {
+    /// A part of the record, by the name of its ConfigMap.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum DepartedPart {
+        First = "cilium-ipam-quarantine-0",
+        Second = "cilium-ipam-quarantine-1",
+        Third = "cilium-ipam-quarantine-2",
+        Fourth = "cilium-ipam-quarantine-3",
+    }
+}
+
+impl DepartedPart {
+    /// The part of a block: neighbouring blocks are in different parts.
+    pub fn of(block: Block) -> DepartedPart {
+        let count = DepartedPart::ALL.len() as u128;
+        let index = usize::try_from(block.index_in_space() % count).unwrap_or(0);
+        DepartedPart::ALL[index]
+    }
+}
+
+/// Why the text of a part cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DepartedError {
+    #[error("it does not begin with `{HEADER}` and a number: another version may have written it")]
+    Header,
+    #[error("line {0} is not `BLOCK NODE SECONDS`, or repeats a block")]
+    Line(usize),
+    #[error("it is longer than cilium-ipam writes it")]
+    TooLong,
+}
+
+/// The last node of a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    pub node: NodeName,
+    /// When the block was last known to be in use, in whole seconds, by the clock of the recorder.
+    pub at: Timestamp,
+}
+
+/// Blocks of one part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DepartedBlocks {
+    blocks: BTreeMap<Block, Departure>,
+    /// Blocks that were dropped before their quarantine was over, since the part was full.
+    dropped: u64,
+}
+
+/// Blocks of deleted nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Departed {
+    pub parts: BTreeMap<DepartedPart, DepartedBlocks>,
+}
+
+impl Departed {
+    /// Every recorded block.
+    pub fn blocks(&self) -> impl Iterator<Item = (Block, &Departure)> {
+        let blocks = self.parts.values().flat_map(|part| &part.blocks);
+        blocks.map(|(block, departure)| (*block, departure))
+    }
+
+    /// Blocks that were dropped before their quarantine was over, because the record was full.
+    pub fn dropped(&self) -> u64 {
+        let dropped = self.parts.values().map(|part| part.dropped);
+        dropped.fold(0, u64::saturating_add)
+    }
+
+    /// Quarantines the recorded blocks that `is_shown` does not name, beside those of the claims. Of
+    /// two quarantines of a block, the later end counts.
+    pub fn add_to(
+        &self,
+        claims: &mut Claims,
+        is_shown: impl Fn(&Block) -> bool,
+        now: Timestamp,
+        quarantine_for: SignedDuration,
+    ) {
+        let in_force = self
+            .blocks()
+            .filter(|(_, departure)| departure.is_in_force(now, quarantine_for))
+            .filter(|(block, _)| !is_shown(block));
+        for (block, Departure { node, at }) in in_force {
+            let free_at = at.saturating_add(quarantine_for).unwrap_or(Timestamp::MAX);
+            let is_later = |known: &Quarantined| known.free_at >= free_at;
+            if !claims.quarantined.get(&block).is_some_and(is_later) {
+                let node = node.clone();
+                claims
+                    .quarantined
+                    .insert(block, Quarantined { node, free_at });
+            }
+        }
+    }
+
+    /// The parts that change when these blocks are recorded. They no longer contain blocks whose
+    /// quarantine is over. If a part is full, its oldest blocks make room.
+    pub fn record(
+        &self,
+        departed: &BTreeMap<Block, NodeName>,
+        now: Timestamp,
+        quarantine_for: SignedDuration,
+    ) -> Departed {
+        let at = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let mut changed = Departed::default();
+        for (block, node) in departed {
+            let part = DepartedPart::of(*block);
+            let blocks = changed.parts.entry(part).or_insert_with(|| {
+                let mut blocks = self.parts.get(&part).cloned().unwrap_or_default();
+                let in_force = |departure: &Departure| departure.is_in_force(now, quarantine_for);
+                blocks.blocks.retain(|_, departure| in_force(departure));
+                blocks
+            });
+            let node = node.clone();
+            blocks.blocks.insert(*block, Departure { node, at });
+        }
+        changed.parts.values_mut().for_each(DepartedBlocks::shrink);
+        changed
+    }
+}
+
+impl Departure {
+    /// Whether the quarantine of the block has begun and is not over. A time far in the future is
+    /// not from a recorder of this cluster.
+    fn is_in_force(&self, now: Timestamp, quarantine_for: SignedDuration) -> bool {
+        let age = now.duration_since(self.at);
+        age < quarantine_for
+            && age
+                .checked_neg()
+                .is_some_and(|ahead| ahead < quarantine_for)
+    }
+}
+
+impl DepartedBlocks {
+    /// Parses the output of [`to_text`](DepartedBlocks::to_text).
+    ///
+    /// # Errors
+    /// Fails if the text is anything else.
+    pub fn from_text(text: &str) -> Result<DepartedBlocks, DepartedError> {
+        if text.len() > MOST_BYTES {
+            return Err(DepartedError::TooLong);
+        }
+        let mut lines = text.lines();
+        let header = lines.next().and_then(|line| line.strip_prefix(HEADER));
+        let dropped = header
+            .and_then(|number| number.parse().ok())
+            .ok_or(DepartedError::Header)?;
+        let mut blocks = BTreeMap::new();
+        for (line, number) in lines.zip(2..) {
+            let (block, departure) = read_line(line).ok_or(DepartedError::Line(number))?;
+            if blocks.insert(block, departure).is_some() {
+                return Err(DepartedError::Line(number));
+            }
+        }
+        if blocks.len() > MOST_OF_PART {
+            return Err(DepartedError::TooLong);
+        }
+        Ok(DepartedBlocks { blocks, dropped })
+    }
+
+    /// The blocks as text: one line for each, after a header.
+    pub fn to_text(&self) -> String {
+        let DepartedBlocks { blocks, dropped } = self;
+        let mut text = format!("{HEADER}{dropped}\n");
+        for (block, Departure { node, at }) in blocks {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{block} {node} {}", at.as_second());
+        }
+        text
+    }
+
+    /// Drops the oldest blocks until the part fits into its object, and counts them.
+    fn shrink(&mut self) {
+        let mut bytes = self.to_text().len();
+        if self.blocks.len() <= MOST_OF_PART && bytes <= MOST_BYTES {
+            // A part with room drops nothing, so the count is over.
+            self.dropped = 0;
+            return;
+        }
+        let by_age = self.blocks.iter().map(|(block, one)| (one.at, *block));
+        let mut by_age: Vec<_> = by_age.collect();
+        by_age.sort_unstable();
+        for (_, block) in by_age {
+            if self.blocks.len() <= MOST_OF_PART && bytes <= MOST_BYTES {
+                return;
+            }
+            let Some(Departure { node, at }) = self.blocks.remove(&block) else {
+                continue;
+            };
+            bytes -= format!("{block} {node} {}\n", at.as_second()).len();
+            self.dropped = self.dropped.saturating_add(1);
+        }
+    }
+}
+
+fn read_line(line: &str) -> Option<(Block, Departure)> {
+    let mut words = line.split(' ');
+    let (block, node, at) = (words.next()?, words.next()?, words.next()?);
+    let departure = Departure {
+        node: node.parse().ok()?,
+        at: Timestamp::from_second(at.parse().ok()?).ok()?,
+    };
+    let block = block.parse().ok()?;
+    words.next().is_none().then_some((block, departure))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const QUARANTINE: SignedDuration = SignedDuration::from_secs(60);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// The /24 of 10.0.0.0/8 with this number.
+    fn block(number: u32) -> Block {
+        let (high, low) = (number / 256, number % 256);
+        format!("10.{high}.{low}.0/24").parse().unwrap()
+    }
+
+    fn departed(numbers: impl IntoIterator<Item = u32>, node: &str) -> BTreeMap<Block, NodeName> {
+        let node: NodeName = node.parse().unwrap();
+        let numbers = numbers.into_iter();
+        numbers
+            .map(|number| (block(number), node.clone()))
+            .collect()
+    }
+
+    impl Departed {
+        fn with(mut self, departed: &BTreeMap<Block, NodeName>, second: i64) -> Departed {
+            let changed = self.record(departed, at(second), QUARANTINE);
+            self.parts.extend(changed.parts);
+            self
+        }
+
+        /// What a process reads that starts anew.
+        fn restarted(&self) -> Departed {
+            let parts = self.parts.iter();
+            let read = |(part, blocks): (&DepartedPart, &DepartedBlocks)| {
+                (*part, DepartedBlocks::from_text(&blocks.to_text()).unwrap())
+            };
+            Departed {
+                parts: parts.map(read).collect(),
+            }
+        }
+
+        fn quarantined(&self, second: i64) -> BTreeMap<Block, Quarantined> {
+            let mut claims = Claims::default();
+            self.add_to(&mut claims, |_| false, at(second), QUARANTINE);
+            claims.quarantined
+        }
+    }
+
+    #[test]
+    fn a_block_is_quarantined_for_its_node_until_its_time_is_over() {
+        let recorded = Departed::default().with(&departed([1, 2], "n"), 100);
+        let quarantined = recorded.restarted().quarantined(159);
+        assert_eq!(quarantined.len(), 2);
+        assert_eq!(quarantined[&block(1)].node.as_str(), "n");
+        assert_eq!(quarantined[&block(1)].free_at, at(160));
+        assert!(recorded.quarantined(160).is_empty());
+        let mut claims = Claims::default();
+        recorded.add_to(&mut claims, |shown| *shown == block(1), at(100), QUARANTINE);
+        assert_eq!(Vec::from_iter(claims.quarantined.into_keys()), [block(2)]);
+        let mut claims = Claims::default();
+        recorded.add_to(&mut claims, |_| false, at(100), SignedDuration::ZERO);
+        assert!(claims.is_empty());
+    }
+
+    #[test]
+    fn the_later_end_of_two_quarantines_counts() {
+        let recorded = Departed::default().with(&departed([1], "n"), 100);
+        for (since, holder) in [(50, "n"), (150, "m")] {
+            let mut claims = Claims::default();
+            claims.quarantine(block(1), &"m".parse().unwrap(), at(since), QUARANTINE);
+            recorded.add_to(&mut claims, |_| false, at(110), QUARANTINE);
+            assert_eq!(claims.quarantined[&block(1)].node.as_str(), holder);
+        }
+    }
+
+    #[test]
+    fn a_time_far_in_the_future_quarantines_nothing() {
+        let recorded = Departed::default().with(&departed([1], "n"), 1_000);
+        assert!(recorded.quarantined(900).is_empty());
+        assert!(recorded.quarantined(i64::from(i32::MIN)).is_empty());
+        assert_eq!(recorded.quarantined(950).len(), 1);
+    }
+
+    #[test]
+    fn a_full_record_drops_its_oldest_blocks_and_counts_them() {
+        let most = 4 * u32::try_from(MOST_OF_PART).unwrap();
+        let recorded = Departed::default()
+            .with(&departed(0..8, "older"), 100)
+            .with(&departed(8..most, "old"), 101);
+        assert_eq!((recorded.blocks().count(), recorded.dropped()), (50_000, 0));
+        let recorded = recorded
+            .with(&departed(most..most + 4, "new"), 102)
+            .restarted();
+        assert_eq!((recorded.blocks().count(), recorded.dropped()), (50_000, 4));
+        let of = |name: &str| {
+            recorded
+                .blocks()
+                .filter(|(_, one)| one.node.as_str() == name)
+                .count()
+        };
+        assert_eq!((of("older"), of("old"), of("new")), (4, 49_992, 4));
+        let recorded = recorded.with(&departed(0..4, "newest"), 500);
+        assert_eq!((recorded.blocks().count(), recorded.dropped()), (4, 0));
+    }
+
+    #[test]
+    fn the_longest_names_still_fit_into_the_objects() {
+        let name = [
+            ["a"; 63].concat(),
+            ["b"; 63].concat(),
+            ["c"; 63].concat(),
+            ["d"; 61].concat(),
+        ]
+        .join(".");
+        let recorded = Departed::default().with(&departed(0..20_000, &name), 100);
+        assert!(recorded.dropped() > 0);
+        for part in recorded.parts.values() {
+            let bytes = part.to_text().len();
+            assert!((MOST_BYTES - 300..=MOST_BYTES).contains(&bytes), "{bytes}");
+        }
+        assert_eq!(recorded.restarted(), recorded);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        let read = |text: &str| DepartedBlocks::from_text(text).unwrap_err();
+        for text in [
+            "",
+            "{}",
+            "cilium-ipam-quarantine 2 dropped 0",
+            "cilium-ipam-quarantine 1 dropped -1",
+        ] {
+            assert_eq!(read(text), DepartedError::Header, "{text}");
+        }
+        for line in [
+            "",
+            "10.0.0.0/24 n",
+            "10.0.0.1/24 n 5",
+            "10.0.0.0/24 N 5",
+            "10.0.0.0/24 n 5 6",
+            "10.0.0.0/24 n 99999999999999",
+            "10.0.0.0/24 n 5\n10.0.0.0/24 m 6",
+        ] {
+            let error = read(&format!("{HEADER}0\n{line}\n"));
+            assert!(matches!(error, DepartedError::Line(_)), "{line}: {error}");
+        }
+        let many: String = (0..=12_500)
+            .map(|number| format!("{} n 5\n", block(number)))
+            .collect();
+        assert_eq!(read(&format!("{HEADER}0\n{many}")), DepartedError::TooLong);
+        assert_eq!(read(&" ".repeat(MOST_BYTES + 1)), DepartedError::TooLong);
+    }
+
+    proptest! {
+        /// Against a list of all departures: the quarantine is what the list says, with restarts at
+        /// any time, as long as no part is full.
+        #[test]
+        fn the_record_is_what_a_list_of_all_departures_says(
+            steps in prop::collection::vec((0..40_i64, prop::collection::btree_set(0..64_u32, 0..6), 0..3_u8), 1..40),
+        ) {
+            let (mut recorded, mut all, mut now) = (Departed::default(), Vec::new(), 0);
+            for (pause, numbers, node) in steps {
+                now += pause;
+                let name = format!("n{node}");
+                recorded = recorded.with(&departed(numbers.iter().copied(), &name), now).restarted();
+                all.extend(numbers.into_iter().map(|number| (block(number), name.clone(), now)));
+                let mut expected = BTreeMap::new();
+                for (block, node, since) in &all {
+                    expected.insert(*block, (node.as_str(), *since));
+                }
+                expected.retain(|_, (_, since)| *since + 60 > now);
+                let quarantined = recorded.quarantined(now);
+                let found = quarantined.iter();
+                let found: BTreeMap<Block, (&str, i64)> = found
+                    .map(|(block, one)| (*block, (one.node.as_str(), one.free_at.as_second() - 60)))
+                    .collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "(cilium-ipam-quarantine 1 dropped [0-9]{0,25}\\PC?\n)?(\\PC{0,20}|10.0.0.0/24 n -?[0-9]{0,20}\n){0,5}") {
+            if let Ok(read) = DepartedBlocks::from_text(&text) {
+                prop_assert_eq!(DepartedBlocks::from_text(&read.to_text()), Ok(read));
+            }
+        }
+    }
+
+    #[test]
+    fn neighbouring_blocks_are_in_different_parts() {
+        for texts in [
+            ["10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24"],
+            [
+                "fd00::/64",
+                "fd00:0:0:1::/64",
+                "fd00:0:0:2::/64",
+                "fd00:0:0:3::/64",
+            ],
+        ] {
+            let parts = texts.map(|text| DepartedPart::of(text.parse().unwrap()));
+            assert_eq!(BTreeSet::from(parts).len(), 4);
+        }
+    }
+}
