@@ -349,6 +349,7 @@ fn hint_for(error: &ClusterError) -> &'static str {
         ClusterError::Object(error) if error.is_of_claims() => {
             "fix the object; its data may be emptied only if no apply runs and no newer version wrote it (documentation: how-to/upgrade)"
         }
+        ClusterError::Departed { .. } => "allow `create` and `patch` on it",
         ClusterError::Object(_) => "fix or remove the object: its blocks are unknown",
         ClusterError::File { .. } => "fix the file, or make a new one with `cilium-ipam snapshot`",
         ClusterError::Refused { .. }

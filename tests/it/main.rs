@@ -18,6 +18,7 @@ mod comment_forges;
 mod comment_gitea;
 mod comment_risks;
 mod credentials;
+mod deleted_nodes;
 mod determinism;
 mod doctor;
 mod doctor_cluster;

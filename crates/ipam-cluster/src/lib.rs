@@ -23,6 +23,7 @@ use serde_json::Value;
 use ipam_cilium::observed::{
     MIGRATION_ANNOTATION, ObservedKind, ReadError, Understood, value_of_protobuf,
 };
+use ipam_core::claims::DepartedPart;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -164,6 +165,16 @@ pub enum ClusterError {
         quarantined: usize,
         /// Blocks that are claimed.
         claimed: usize,
+    },
+    /// Blocks of deleted nodes cannot be recorded.
+    #[error(
+        "the blocks of deleted nodes cannot be recorded in ConfigMap kube-system/{part}, and have no quarantine: {error}"
+    )]
+    Departed {
+        /// The part of the record.
+        part: DepartedPart,
+        /// Why.
+        error: WriteError,
     },
     /// OpenStack does not answer, so the addresses of pools and the pairs of ports are unknown.
     #[error("OpenStack cannot be asked for subnets and ports: {0}")]

@@ -89,7 +89,7 @@ fn kind(error: &ClusterError) -> TroubleKind {
         ClusterError::File { .. } | ClusterError::Unsaved { .. } | ClusterError::Locked { .. } => {
             TroubleKind::File
         }
-        ClusterError::Claims(error) => kind_of_write(error),
+        ClusterError::Claims(error) | ClusterError::Departed { error, .. } => kind_of_write(error),
         ClusterError::ClaimsFull { .. } => TroubleKind::ClaimsFull,
         ClusterError::OpenStack(_) => TroubleKind::OpenStack,
         ClusterError::Credentials(_) => TroubleKind::Credentials,

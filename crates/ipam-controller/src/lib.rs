@@ -43,6 +43,7 @@ pub use watch_capacity::watch_capacity;
 mod apply_loop;
 mod claim_store;
 mod concurrency;
+mod departures;
 pub mod history;
 mod lease;
 pub mod migration;

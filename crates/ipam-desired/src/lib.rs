@@ -238,7 +238,7 @@ pub struct Policy {
     pub excluded: Vec<Range>,
     /// Public address space that belongs to the user.
     pub own_address_space: Vec<Range>,
-    /// How long a freed block is given to no other node.
+    /// How long a freed block, or that of a deleted node, is given to no other node.
     pub quarantine: SignedDuration,
     pub limits: BTreeMap<LimitName, u32>,
     /// Node label whose values are the failure domains.

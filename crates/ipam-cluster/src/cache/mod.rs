@@ -39,6 +39,7 @@ use tokio::time::Instant;
 use self::state::{CacheEffect, State};
 use super::{Follow, ObjectEvent, Trouble, Write, WriteError, Written};
 use ipam_cilium::observed::ObservedKind;
+use ipam_core::net::Block;
 
 pub use self::rollback::Rollback;
 pub use self::snapshot::Snapshot;
@@ -145,6 +146,13 @@ impl<C: Follow> ClusterCache<C> {
             Settled::NotYet => {}
         }
         settled
+    }
+
+    /// Forgets blocks of deleted nodes that are not recorded, unless `is_kept`.
+    pub fn retain_departed(&self, is_kept: impl Fn(Block) -> bool) {
+        if self.lock().retain_departed(is_kept) == CacheEffect::Changed {
+            self.moved.notify_one();
+        }
     }
 
     /// Asks for everything to be listed anew.

@@ -12,6 +12,7 @@ use super::record::ClaimsVersions;
 use super::state::State;
 use crate::{Cluster, ClusterError, Follow, ListVisitor, Moment, Seen, Write, WriteError, Written};
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
+use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
 /// The cache at one moment. It does not change; writes go to the cluster itself.
@@ -22,16 +23,27 @@ pub struct Snapshot<'m, C> {
     /// resourceVersion that every kind that shows blocks has reached.
     claims_at: u64,
     tombstones: BTreeSet<Block>,
+    departed: BTreeMap<Block, NodeName>,
 }
 
 impl<'m, C: Follow> Snapshot<'m, C> {
     pub(super) fn new(cache: &'m ClusterCache<C>, state: &State) -> Snapshot<'m, C> {
+        let departed = state.departed();
+        let mut tombstones = state.tombstones();
+        tombstones.extend(departed.keys());
         Snapshot {
             cache,
             kinds: state.kinds.clone(),
             claims_at: state.must_reach(),
-            tombstones: state.tombstones(),
+            tombstones,
+            departed,
         }
+    }
+
+    /// Blocks of deleted nodes that were not recorded, each with its last node. Lists show them as
+    /// tombstones.
+    pub fn departed(&self) -> &BTreeMap<Block, NodeName> {
+        &self.departed
     }
 }
 
@@ -147,6 +159,10 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
             } else {
                 reported.visitor
             };
+        if kind == ObservedKind::Node {
+            let departed = self.0.lock().departed();
+            departed.keys().for_each(|block| visitor.tombstone(*block));
+        }
         if kind != ObservedKind::Claims {
             return self.0.cluster.list(kind, namespace, moment, visitor).await;
         }

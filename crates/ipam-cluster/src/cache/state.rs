@@ -1,9 +1,11 @@
 //! What a cache knows of the cluster.
 //!
 //! Pure: it knows the order of events and answers, never the time. `events` applies what the server
-//! reports and follows our own writes, `catch_up` knows which kinds lag.
+//! reports and follows our own writes, `catch_up` knows which kinds lag, and `departures` which
+//! blocks of deleted nodes are not recorded.
 
 mod catch_up;
+mod departures;
 mod events;
 
 use std::collections::btree_map::Entry;
@@ -54,6 +56,8 @@ pub(super) struct State {
     pub(super) kinds: BTreeMap<ObservedKind, CachedKind>,
     /// Blocks that disappeared from an object, with the resourceVersion at which they did.
     tombstones: Vec<(Block, u64)>,
+    /// Blocks of deleted nodes that are not recorded, each with its last node.
+    departed: BTreeMap<Block, NodeName>,
     /// How many cached objects show each block.
     shown: BTreeMap<Block, usize>,
     /// Our writes that the cache does not show yet, by object, each with the number of its answer.
@@ -129,10 +133,11 @@ impl State {
         epoch: RelistEpoch,
     ) -> CacheEffect {
         self.notice_rollback(&kinds, epoch);
-        self.kinds = kinds;
+        let before = std::mem::replace(&mut self.kinds, kinds);
         self.begin_to_follow();
         self.tombstones.clear();
         self.count_shown();
+        self.note_departed_between(&before);
         self.trouble.clear();
         self.relists_done = epoch.relists_requested;
         let pending: Vec<_> = std::mem::take(&mut self.pending_writes)

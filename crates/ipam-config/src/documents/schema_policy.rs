@@ -45,7 +45,8 @@ pub(super) struct PolicySpec {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub own_address_space: TextList,
-    /// How long a freed block stays unavailable to other nodes, such as `10m` or `1h 30m`.
+    /// How long the block of a deleted node, or a block that was freed, stays unavailable to other
+    /// nodes, such as `10m` or `1h 30m`. `0s` disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<String>,
     /// Limits of one apply.

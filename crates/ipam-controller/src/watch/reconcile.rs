@@ -9,12 +9,16 @@ use tokio::time::Instant;
 
 use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
+use crate::departures;
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
     Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
+use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot, WriteError};
+use ipam_core::claims::DepartedPart;
+use ipam_core::model::NodeName;
+use ipam_desired::Activity;
 use ipam_plan::check;
 use ipam_plan::plan::{
     Change, Plan, Selection, Sequence, Unattended, VersionRules, without_awaited_pairs,
@@ -106,6 +110,9 @@ impl<C: Follow> Worker<'_, C> {
         }));
         let parted = crate::part_in_task(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
+        self.record_departed(snapshot, &loaded, &observed).await?;
+        // A node that is back gets its block once the record shows it, which leads to the next plan.
+        let is_back = |node: &NodeName| snapshot.departed().values().any(|gone| gone == node);
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
         let freed = match plan.blocked.is_empty() {
@@ -117,8 +124,9 @@ impl<C: Follow> Worker<'_, C> {
             waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
             freed,
         ]);
-        let (new, others): (Vec<Change>, Vec<Change>) =
+        let (mut new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
+        new.retain(|change| change.as_node().is_none_or(|node| !is_back(&node.node)));
         // Even without changes, this call quarantines the blocks of dead claims.
         let tried = self
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
@@ -129,6 +137,32 @@ impl<C: Follow> Worker<'_, C> {
             false => self.others(&job, on_event).await?,
         };
         Ok(earliest([due, tried.again, after_others]))
+    }
+
+    /// Records the blocks of deleted nodes. The plan has taken them for used ones.
+    async fn record_departed(
+        &self,
+        snapshot: &Snapshot<'_, C>,
+        loaded: &Loaded,
+        observed: &Observed,
+    ) -> Result<(), ClusterError> {
+        let desired = &loaded.desired;
+        let mut departed = snapshot.departed().clone();
+        if departed.is_empty() || desired.policy.activity == Activity::Paused {
+            return Ok(());
+        }
+        departed.retain(|block, _| departures::is_recordable(observed, *block));
+        self.cache
+            .retain_departed(|block| departures::is_recordable(observed, block));
+        let recorded = departures::record(snapshot, desired, observed, &departed).await;
+        if let Err(ClusterError::Departed { part, error }) = &recorded
+            && let WriteError::Refused(_) | WriteError::Forbidden(_) = error
+        {
+            // Nodes must not wait for a right that is missing.
+            let is_other = |block| DepartedPart::of(block) != *part;
+            self.cache.retain_departed(is_other);
+        }
+        recorded
     }
 
     /// Applies the changes that are not for new nodes.
@@ -155,7 +189,11 @@ impl<C: Follow> Worker<'_, C> {
             let (observed, plan) = observe_and_plan(&uncached, job).await?;
             let parted =
                 crate::part_in_task(&plan, &job.loaded.desired, &observed, self.waivers).await;
-            let (ready, due) = self.backed_off(parted.applied);
+            // These lists may be newer than the cache, which learns of deleted nodes: new nodes get
+            // their blocks from the cache only.
+            let mut applied = parted.applied;
+            applied.retain(|change| !change.gives_to_a_new_node());
+            let (ready, due) = self.backed_off(applied);
             let (ports, others): (Vec<Change>, Vec<Change>) = ready
                 .into_iter()
                 .partition(|change| change.as_port().is_some());

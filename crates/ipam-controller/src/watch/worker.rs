@@ -16,6 +16,7 @@ use super::write_backoff::WriteBackoff;
 use super::{ControllerEvent, Files, OnEvent, Waiting};
 use crate::apply::Stop;
 use crate::claim_store::quarantine_forgotten;
+use crate::departures;
 use crate::lease::OtherHolder;
 use crate::{ConcurrencyLimit, OpenStack, Parallelism};
 use ipam_cluster::{ClusterCache, Follow, Rollback, Settled, Trouble, TroubleKind};
@@ -194,6 +195,10 @@ impl<'w, C: Follow> Worker<'w, C> {
         }
         self.lagging_since = None;
         self.first_event_at = self.cache.first_event_at().unwrap_or_else(Instant::now);
+        let loaded = self.files.applied_config();
+        let desired = &loaded.desired;
+        self.cache
+            .retain_departed(|block| departures::is_quarantined(desired, block));
         let Some(snapshot) = self.cache.snapshot() else {
             return self.not_in_step(on_event);
         };

@@ -79,6 +79,20 @@ impl Departed {
         blocks.map(|(block, departure)| (*block, departure))
     }
 
+    /// The node for which a block is quarantined.
+    pub fn last_node(
+        &self,
+        block: Block,
+        now: Timestamp,
+        quarantine_for: SignedDuration,
+    ) -> Option<&NodeName> {
+        let part = self.parts.get(&DepartedPart::of(block))?;
+        let departure = part.blocks.get(&block)?;
+        departure
+            .is_in_force(now, quarantine_for)
+            .then_some(&departure.node)
+    }
+
     /// Blocks that were dropped before their quarantine was over, because the record was full.
     pub fn dropped(&self) -> u64 {
         let dropped = self.parts.values().map(|part| part.dropped);
@@ -281,6 +295,9 @@ mod tests {
         assert_eq!(quarantined.len(), 2);
         assert_eq!(quarantined[&block(1)].node.as_str(), "n");
         assert_eq!(quarantined[&block(1)].free_at, at(160));
+        let last = |number, second| recorded.last_node(block(number), at(second), QUARANTINE);
+        assert_eq!(last(1, 159).map(NodeName::as_str), Some("n"));
+        assert_eq!([last(1, 160), last(3, 159)], [None, None]);
         assert!(recorded.quarantined(160).is_empty());
         let mut claims = Claims::default();
         recorded.add_to(&mut claims, |shown| *shown == block(1), at(100), QUARANTINE);

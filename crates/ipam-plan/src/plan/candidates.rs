@@ -190,7 +190,16 @@ pub(super) fn foreign(
     kept_addresses: &KeptAddresses<'_>,
 ) -> Vec<Range> {
     let machines = kept_addresses.machines.iter().copied();
-    let tombstones = observed.tombstones.iter().map(|block| block.range());
+    // A recorded block is free for its last node alone, and may show at that node only.
+    let quarantine = desired.policy.quarantine;
+    let is_recorded = |block: Block| {
+        let departed = &observed.departed.departed;
+        departed.last_node(block, observed.at, quarantine).is_some()
+    };
+    let tombstones = observed.tombstones.iter();
+    let tombstones = tombstones
+        .filter(|block| !is_recorded(**block))
+        .map(|block| block.range());
     let fixed = fixed_ranges(desired, observed).into_iter();
     merge(fixed.chain(machines).chain(tombstones))
 }

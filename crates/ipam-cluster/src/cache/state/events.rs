@@ -85,10 +85,18 @@ impl State {
             self.pending_writes.remove(&(kind, key.clone()));
             self.given.remove(&key);
         }
-        let old = Arc::make_mut(&mut cached.objects).insert(key.clone(), new.clone());
+        let name = key.clone();
+        let old = Arc::make_mut(&mut cached.objects).insert(key, new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
+        if matches!(kind, ObservedKind::Departed(_)) {
+            self.record_changed(old.as_ref(), &new);
+        }
+        let is_another = old.as_ref().is_some_and(|old| old.uid != new.uid);
         let before = old.map(|old| old.blocks).unwrap_or_default();
         self.recount_shown(&before, &new.blocks);
+        if is_another {
+            self.note_departed(kind, &name, &before);
+        }
         let lost = before.into_iter();
         self.tombstones.extend(
             lost.filter(|block| !new.blocks.contains(block))
@@ -154,6 +162,7 @@ impl State {
         }
         let lost = old.map(|old| old.blocks).unwrap_or_default();
         self.recount_shown(&lost, &[]);
+        self.note_departed(kind, &object.1, &lost);
         self.tombstones
             .extend(lost.into_iter().map(|block| (block, at)));
     }

@@ -1,5 +1,6 @@
 //! Every order of events, and what the state makes of it.
 
+mod departures;
 mod foreign_claims;
 mod restores;
 

@@ -1,0 +1,143 @@
+//! Blocks of deleted nodes that the record lacks. A deletion that a watch reports and the absence
+//! from a complete list prove that an object is gone; nothing else does.
+//!
+//! A block waits here until the record shows it. So a standby knows what a leader that was killed
+//! had not recorded.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::super::cached_kind::{CachedKind, Object};
+use super::{CacheEffect, State};
+use crate::Seen;
+use ipam_cilium::observed::{DEPARTED_KEY, ObservedKind};
+use ipam_core::claims::{Departed, DepartedBlocks, DepartedPart, MOST_OF_PART};
+use ipam_core::model::NodeName;
+use ipam_core::net::Block;
+
+/// Most blocks that wait: as many as the record holds.
+const MOST: usize = DepartedPart::ALL.len() * MOST_OF_PART;
+
+impl State {
+    /// The blocks that wait to be recorded.
+    pub(in crate::cache) fn departed(&self) -> BTreeMap<Block, NodeName> {
+        let waiting = self.departed.iter();
+        let waiting = waiting.filter(|(block, _)| !self.shown.contains_key(block));
+        waiting
+            .map(|(block, node)| (*block, node.clone()))
+            .collect()
+    }
+
+    /// Forgets waiting blocks, unless they are kept.
+    pub(in crate::cache) fn retain_departed(
+        &mut self,
+        is_kept: impl Fn(Block) -> bool,
+    ) -> CacheEffect {
+        let before = self.departed.len();
+        self.departed.retain(|block, _| is_kept(*block));
+        match self.departed.len() < before {
+            true => CacheEffect::Changed,
+            false => CacheEffect::None,
+        }
+    }
+
+    /// An object is gone: its blocks wait to be recorded, unless another object shows them.
+    pub(super) fn note_departed(&mut self, kind: ObservedKind, name: &str, blocks: &[Block]) {
+        let Some(node) = name.parse().ok().filter(|_| kind.shows_pod_cidrs()) else {
+            return;
+        };
+        for block in blocks {
+            if !self.shown.contains_key(block) {
+                self.add_departed(*block, &node);
+            }
+        }
+    }
+
+    fn add_departed(&mut self, block: Block, node: &NodeName) {
+        if self.departed.len() < MOST {
+            self.departed.insert(block, node.clone());
+        }
+    }
+
+    /// Compares complete lists with the kinds before them.
+    pub(super) fn note_departed_between(&mut self, before: &BTreeMap<ObservedKind, CachedKind>) {
+        let mut gone = Vec::new();
+        for (kind, old) in before {
+            let Some(new) = self.kinds.get(kind) else {
+                continue;
+            };
+            if (&old.seen, &new.seen) != (&Seen::All, &Seen::All) {
+                continue;
+            }
+            for (name, object) in old.objects.iter() {
+                match new.objects.get(name) {
+                    Some(new) if new.uid == object.uid => {}
+                    _ => gone.push((*kind, name.clone(), object.blocks.clone())),
+                }
+            }
+        }
+        for (kind, name, blocks) in gone {
+            self.note_departed(kind, &name, &blocks);
+        }
+        self.compare_records(before);
+    }
+
+    /// Compares the record with the one before. After a restore of etcd, the record may lack blocks
+    /// that it had.
+    fn compare_records(&mut self, before: &BTreeMap<ObservedKind, CachedKind>) {
+        let (old, new) = (recorded(before), recorded(&self.kinds));
+        self.settle_recorded(&old, &new);
+        if self.rollback.is_none() {
+            return;
+        }
+        let known: BTreeMap<Block, _> = new.blocks().collect();
+        for (block, departure) in old.blocks() {
+            if !known.contains_key(&block) {
+                self.add_departed(block, &departure.node);
+            }
+        }
+    }
+
+    /// A part of the record has changed.
+    pub(super) fn record_changed(&mut self, old: Option<&Object>, new: &Object) {
+        let old = old.map(blocks_of).unwrap_or_default();
+        let of_part = |blocks| Departed {
+            parts: [(DepartedPart::First, blocks)].into(),
+        };
+        self.settle_recorded(&of_part(old), &of_part(blocks_of(new)));
+    }
+
+    /// Blocks that are new in the record wait no longer. A block that was there before may have
+    /// come and gone since.
+    fn settle_recorded(&mut self, old: &Departed, new: &Departed) {
+        if self.departed.is_empty() {
+            return;
+        }
+        let old: BTreeMap<Block, _> = old.blocks().collect();
+        for (block, departure) in new.blocks() {
+            let is_new = old.get(&block) != Some(&departure);
+            if is_new && self.departed.get(&block) == Some(&departure.node) {
+                self.departed.remove(&block);
+            }
+        }
+    }
+}
+
+fn recorded(kinds: &BTreeMap<ObservedKind, CachedKind>) -> Departed {
+    let part = |part: DepartedPart| {
+        let objects = &kinds.get(&ObservedKind::Departed(part))?.objects;
+        Some((part, blocks_of(objects.values().next()?)))
+    };
+    Departed {
+        parts: DepartedPart::ALL.into_iter().filter_map(part).collect(),
+    }
+}
+
+/// The blocks that an object of the record has; none if it cannot be read.
+fn blocks_of(object: &Object) -> DepartedBlocks {
+    let object: Value = serde_json::from_str(&object.json).unwrap_or_default();
+    let text = object["data"][DEPARTED_KEY].as_str();
+    text.and_then(|text| DepartedBlocks::from_text(text).ok())
+        .unwrap_or_default()
+}
