@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod applier;
+#[cfg(test)]
+mod churn;
 mod cluster;
 mod figures;
 mod history;
