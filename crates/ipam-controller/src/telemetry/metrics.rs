@@ -1,6 +1,7 @@
 //! Defines the metrics, and records reports and plans in them. Their names and labels are a stable
 //! interface: alerts depend on them.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use crate::apply::Outcome;
 use crate::{ControllerEvent, Loaded, Waiting};
-use ipam_core::model::{Hazard, PoolName, Rule, Severity};
+use ipam_core::model::{Hazard, NodeName, PoolName, Rule, Severity};
 use ipam_desired::Activity;
 use ipam_plan::capacity::{Capacity, Supplier};
 use ipam_plan::plan::{Overview, PoolOverview, Target, TargetKind};
@@ -33,6 +34,8 @@ http_server::metrics! {
         "Blocks of a pool or range, and addresses of a LoadBalancer pool, by family and state: used, reserved (kept free), free";
     capacity_unknown: Family<Labels, Number> = "1 for a pool or range whose size or use is unknown";
     nodes_without_block: Number = "Nodes that lack a block of an enabled family";
+    nodes_outside_best_pool: Number =
+        "Nodes with a block of another pool than the best one that selects them";
     pool_nodes: Family<Labels, Number> = "Nodes that have a block of the pool";
     pool_exhausted: Family<Labels, Number> =
         "1 if a node needs a block of the pool and none is free";
@@ -159,6 +162,7 @@ impl Metrics {
         for number in [
             &self.nodes,
             &self.nodes_without_block,
+            &self.nodes_outside_best_pool,
             &self.nodes_losing_blocks,
             &self.nodes_with_unread_ports,
             &self.source_invalid,
@@ -285,6 +289,8 @@ impl Metrics {
             self.capacity_unknown.get_or_create(&labels).set(1.0);
         }
         self.nodes_without_block.set(count(capacity.waiting.len()));
+        let outside: BTreeSet<&NodeName> = capacity.outside.values().flatten().collect();
+        self.nodes_outside_best_pool.set(count(outside.len()));
     }
 
     fn waiting(&self, waiting: &Waiting) {
