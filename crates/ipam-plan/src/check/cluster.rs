@@ -350,6 +350,16 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
     spots.map(finding).collect()
 }
 
+/// Blocks of deleted nodes that have no quarantine, because too many nodes were deleted.
+pub(super) fn full_quarantine(_: &Desired, observed: &Observed) -> Vec<Finding> {
+    let dropped = observed.departed.departed.dropped();
+    let message = format!(
+        "{dropped} blocks of deleted nodes were dropped before their quarantine was over: the record is full"
+    );
+    let finding = warning("quarantine-full", message).help("shorten `quarantine` in the Policy");
+    (dropped > 0).then_some(finding).into_iter().collect()
+}
+
 /// Objects that a plan needs before it writes `spec.podCIDRs`, and that are not visible.
 pub(super) fn unseen_neighbours(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     if desired.pools.is_empty() || observed.nodes.is_empty() {

@@ -128,7 +128,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 21] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 22] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         releases::unfinished,
@@ -148,6 +148,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,
+        cluster::full_quarantine,
         names::missing_pinned_nodes,
         names::missing_protected_nodes,
     ];
