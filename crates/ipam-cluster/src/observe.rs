@@ -37,15 +37,6 @@ const SMALL_TOO: [ObservedKind; 5] = [
     ObservedKind::PodIpPool,
 ];
 
-/// Blocks of deleted nodes. A block that disappeared before the lists of Nodes and CiliumNodes is
-/// recorded by the time of these lists, as far as another program saw it disappear.
-const DEPARTED: [ObservedKind; 4] = [
-    ObservedKind::Departed(DepartedPart::First),
-    ObservedKind::Departed(DepartedPart::Second),
-    ObservedKind::Departed(DepartedPart::Third),
-    ObservedKind::Departed(DepartedPart::Fourth),
-];
-
 /// Which kinds are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
@@ -205,7 +196,10 @@ impl<'c, C: Cluster> Reading<'c, C> {
         let services = self.kind(ObservedKind::Service, Moment::Latest, None);
         let (cilium_nodes, ..) =
             try_join4(cilium_nodes, nodes, services, self.small_kinds()).await?;
-        try_join_all(DEPARTED.map(|kind| self.kind(kind, Moment::Latest, None))).await?;
+        // A block that another program saw disappear before the lists of Nodes and CiliumNodes is
+        // recorded by now.
+        let departed = DepartedPart::ALL.map(ObservedKind::Departed);
+        try_join_all(departed.map(|kind| self.kind(kind, Moment::Latest, None))).await?;
         let reader = self
             .reader
             .into_inner()

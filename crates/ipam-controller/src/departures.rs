@@ -1,7 +1,7 @@
 //! Records blocks of deleted nodes, so that new nodes do not get them during the quarantine.
 //!
-//! `ipam_core::claims` decides what the record means, and the cache of the cluster which blocks are
-//! those of deleted nodes.
+//! It must never decide which blocks those are, as the cache of the cluster does, or which of them
+//! count, as `ipam_core::claims` does.
 
 use std::collections::BTreeMap;
 

@@ -3,6 +3,7 @@
 //! New nodes receive their blocks from the cache: claims keep blocks unique. Every other change is
 //! rare, so it is planned again from the cluster itself, under the lock.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -112,7 +113,7 @@ impl<C: Follow> Worker<'_, C> {
         self.report_waiting(&plan, &parted, &observed, on_event);
         self.record_departed(snapshot, &loaded, &observed).await?;
         // A node that is back gets its block once the record shows it, which leads to the next plan.
-        let is_back = |node: &NodeName| snapshot.departed().values().any(|gone| gone == node);
+        let gone: BTreeSet<&NodeName> = snapshot.departed().values().collect();
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
         let freed = match plan.blocked.is_empty() {
@@ -126,7 +127,11 @@ impl<C: Follow> Worker<'_, C> {
         ]);
         let (mut new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
-        new.retain(|change| change.as_node().is_none_or(|node| !is_back(&node.node)));
+        new.retain(|change| {
+            change
+                .as_node()
+                .is_none_or(|node| !gone.contains(&node.node))
+        });
         // Even without changes, this call quarantines the blocks of dead claims.
         let tried = self
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
@@ -139,7 +144,7 @@ impl<C: Follow> Worker<'_, C> {
         Ok(earliest([due, tried.again, after_others]))
     }
 
-    /// Records the blocks of deleted nodes. The plan has taken them for used ones.
+    /// Records the blocks of deleted nodes. The plan treated them as in use.
     async fn record_departed(
         &self,
         snapshot: &Snapshot<'_, C>,
@@ -158,7 +163,7 @@ impl<C: Follow> Worker<'_, C> {
         if let Err(ClusterError::Departed { part, error }) = &recorded
             && let WriteError::Refused(_) | WriteError::Forbidden(_) = error
         {
-            // Nodes must not wait for a right that is missing.
+            // Without the right to write the record, new nodes must not wait for it.
             let is_other = |block| DepartedPart::of(block) != *part;
             self.cache.retain_departed(is_other);
         }

@@ -75,8 +75,7 @@ pub struct Departed {
 impl Departed {
     /// Every recorded block.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, &Departure)> {
-        let blocks = self.parts.values().flat_map(|part| &part.blocks);
-        blocks.map(|(block, departure)| (*block, departure))
+        self.parts.values().flat_map(DepartedBlocks::blocks)
     }
 
     /// The node for which a block is quarantined.
@@ -163,6 +162,11 @@ impl Departure {
 }
 
 impl DepartedBlocks {
+    pub fn blocks(&self) -> impl Iterator<Item = (Block, &Departure)> {
+        let blocks = self.blocks.iter();
+        blocks.map(|(block, departure)| (*block, departure))
+    }
+
     /// Parses the output of [`to_text`](DepartedBlocks::to_text).
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Blocks of deleted nodes that the record lacks. A deletion that a watch reports and the absence
 //! from a complete list prove that an object is gone; nothing else does.
 //!
-//! A block waits here until the record shows it. So a standby knows what a leader that was killed
-//! had not recorded.
+//! A block waits here until the record shows it. If the leader is killed before it records a block,
+//! the next leader records it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::cached_kind::{CachedKind, Object};
 use super::{CacheEffect, State};
 use crate::Seen;
 use ipam_cilium::observed::{DEPARTED_KEY, ObservedKind};
-use ipam_core::claims::{Departed, DepartedBlocks, DepartedPart, MOST_OF_PART};
+use ipam_core::claims::{Departed, DepartedBlocks, DepartedPart, Departure, MOST_OF_PART};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -87,7 +87,7 @@ impl State {
     /// that it had.
     fn compare_records(&mut self, before: &BTreeMap<ObservedKind, CachedKind>) {
         let (old, new) = (recorded(before), recorded(&self.kinds));
-        self.settle_recorded(&old, &new);
+        self.settle_recorded(old.blocks(), new.blocks());
         if self.rollback.is_none() {
             return;
         }
@@ -102,20 +102,21 @@ impl State {
     /// A part of the record has changed.
     pub(super) fn record_changed(&mut self, old: Option<&Object>, new: &Object) {
         let old = old.map(blocks_of).unwrap_or_default();
-        let of_part = |blocks| Departed {
-            parts: [(DepartedPart::First, blocks)].into(),
-        };
-        self.settle_recorded(&of_part(old), &of_part(blocks_of(new)));
+        self.settle_recorded(old.blocks(), blocks_of(new).blocks());
     }
 
-    /// Blocks that are new in the record wait no longer. A block that was there before may have
-    /// come and gone since.
-    fn settle_recorded(&mut self, old: &Departed, new: &Departed) {
+    /// Removes waiting blocks whose entry in the record is new. An unchanged entry may be of an
+    /// earlier deletion.
+    fn settle_recorded<'d>(
+        &mut self,
+        old: impl Iterator<Item = (Block, &'d Departure)>,
+        new: impl Iterator<Item = (Block, &'d Departure)>,
+    ) {
         if self.departed.is_empty() {
             return;
         }
-        let old: BTreeMap<Block, _> = old.blocks().collect();
-        for (block, departure) in new.blocks() {
+        let old: BTreeMap<Block, _> = old.collect();
+        for (block, departure) in new {
             let is_new = old.get(&block) != Some(&departure);
             if is_new && self.departed.get(&block) == Some(&departure.node) {
                 self.departed.remove(&block);
