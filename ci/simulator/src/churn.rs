@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use ipam_cilium::observed::{DEPARTED_KEY, Observed, ObservedKind, Reader, Understood};
-use ipam_core::claims::DepartedBlocks;
+use ipam_core::claims::{DepartedBlocks, Departure};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
@@ -81,9 +81,12 @@ impl Churn {
             let (_, block) = self.nodes.remove(&name).unwrap();
             gone.extend(block.map(|block| (block, name.clone())));
         }
-        let known = self.observed().departed.departed;
-        let changed = known.record(&gone, self.now, QUARANTINE);
-        for (part, blocks) in changed.parts {
+        let mut known = self.observed().departed.departed;
+        let waiting = gone.iter();
+        known.waiting = waiting
+            .map(|(block, node)| (*block, Departure::new(node.clone(), self.now)))
+            .collect();
+        for (part, blocks) in known.record(self.now, QUARANTINE) {
             assert!(DepartedBlocks::from_text(&blocks.to_text()).is_ok());
             let kind = ObservedKind::Departed(part);
             self.record.insert(kind, blocks.to_text());

@@ -23,7 +23,7 @@ use serde_json::Value;
 use ipam_cilium::observed::{
     MIGRATION_ANNOTATION, ObservedKind, ReadError, Understood, value_of_protobuf,
 };
-use ipam_core::claims::DepartedPart;
+use ipam_core::claims::{DepartedPart, Departure};
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -209,6 +209,9 @@ pub trait ListVisitor: Send {
     /// A block that disappeared from one object and may show in another one that is not reported
     /// yet.
     fn tombstone(&mut self, _block: Block) {}
+
+    /// A block of a deleted node that the record of deleted nodes lacks.
+    fn departed(&mut self, _block: Block, _departure: &Departure) {}
 
     /// One object as JSON text.
     ///

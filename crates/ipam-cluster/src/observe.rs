@@ -11,7 +11,7 @@ use super::{Cluster, ClusterError, ListVisitor, Moment, Seen};
 use ipam_cilium::observed::{
     CiliumKind, Observed, ObservedKind, ReadError, Reader, Understood, is_read, slim,
 };
-use ipam_core::claims::DepartedPart;
+use ipam_core::claims::{DepartedPart, Departure};
 use ipam_core::net::Block;
 
 /// Attempts, where lists expire or are stale.
@@ -127,6 +127,10 @@ impl ListVisitor for Collecting<'_> {
 
     fn tombstone(&mut self, block: Block) {
         lock(self.reader).tombstone(block);
+    }
+
+    fn departed(&mut self, block: Block, departure: &Departure) {
+        lock(self.reader).departed(block, departure);
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {

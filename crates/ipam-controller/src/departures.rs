@@ -3,12 +3,10 @@
 //! It must never decide which blocks those are, as the cache of the cluster does, or which of them
 //! count, as `ipam_core::claims` does.
 
-use std::collections::BTreeMap;
-
-use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind, StoredDeparted};
-use ipam_cluster::{Cluster, ClusterError, Write, WriteError};
-use ipam_core::claims::DepartedPart;
-use ipam_core::model::{IpamMode, NodeName};
+use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind};
+use ipam_cluster::{Cluster, Write, WriteError};
+use ipam_core::claims::{DepartedPart, Departure};
+use ipam_core::model::IpamMode;
 use ipam_core::net::Block;
 use ipam_desired::Desired;
 
@@ -18,36 +16,47 @@ pub(super) fn is_quarantined(desired: &Desired, block: Block) -> bool {
     desired.policy.quarantine.is_positive() && is_of_pool()
 }
 
-/// Whether the block can be recorded. Cilium's operator assigns blocks in `multi-pool`, and knows
-/// no quarantine. A part that cannot be read is left alone: plans have a finding about it.
-pub(super) fn is_recordable(observed: &Observed, block: Block) -> bool {
-    let part = ObservedKind::Departed(DepartedPart::of(block));
-    let is_assigned_here = observed.cilium.mode() != ModeSeen::Known(IpamMode::MultiPool);
-    is_assigned_here && observed.blind_spot(part).is_none()
+/// Whether the block must still be recorded, and can be. Cilium's operator assigns blocks in
+/// `multi-pool`, and knows no quarantine. A part that cannot be read is left alone: plans have a
+/// finding about it.
+pub(super) fn must_be_recorded(
+    desired: &Desired,
+    observed: &Observed,
+    block: Block,
+    departure: &Departure,
+) -> bool {
+    let (at, quarantine) = (observed.at, desired.policy.quarantine);
+    let departed = &observed.departed.departed;
+    can_be_recorded(observed, DepartedPart::of(block))
+        && !departed.is_settled(block, departure, at, quarantine)
 }
 
-/// Records blocks of deleted nodes. `observed` must have the present record. If another program
-/// has changed a part of the record since, the blocks of this part are not recorded.
-///
-/// # Errors
-/// Fails if a part cannot be written.
+fn can_be_recorded(observed: &Observed, part: DepartedPart) -> bool {
+    let is_assigned_here = observed.cilium.mode() != ModeSeen::Known(IpamMode::MultiPool);
+    is_assigned_here && observed.blind_spot(ObservedKind::Departed(part)).is_none()
+}
+
+/// Records the blocks of deleted nodes that wait for it. If another program has changed a part of
+/// the record since, the blocks of this part wait. Returns the parts that cannot be written.
 pub(super) async fn record<C: Cluster>(
     cluster: &C,
     desired: &Desired,
     observed: &Observed,
-    departed: &BTreeMap<Block, NodeName>,
-) -> Result<(), ClusterError> {
-    let StoredDeparted {
-        departed: known,
-        versions,
-    } = &observed.departed;
-    let changed = known.record(departed, cluster.now(), desired.policy.quarantine);
-    for (part, blocks) in changed.parts {
-        let write = Write::departed(part, &blocks, versions.get(&part));
+) -> Vec<(DepartedPart, WriteError)> {
+    let departed = &observed.departed;
+    let changed = departed
+        .departed
+        .record(observed.at, desired.policy.quarantine);
+    let mut failed = Vec::new();
+    for (part, blocks) in changed {
+        if !can_be_recorded(observed, part) {
+            continue;
+        }
+        let write = Write::departed(part, &blocks, departed.versions.get(&part));
         match cluster.write(&write).await {
             Ok(_) | Err(WriteError::Superseded(_)) => {}
-            Err(error) => return Err(ClusterError::Departed { part, error }),
+            Err(error) => failed.push((part, error)),
         }
     }
-    Ok(())
+    failed
 }

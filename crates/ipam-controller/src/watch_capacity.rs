@@ -31,7 +31,7 @@ pub async fn watch_capacity<C: Follow>(
         if let Some(rollback) = cache.rollback() {
             let _ = cache.settle_rollback(&rollback);
         }
-        cache.retain_departed(|_| false);
+        cache.retain_departed(|_, _| false);
         let counted = count(cache, telemetry).await;
         let has_counted = matches!(counted, Ok(Counted::Yes));
         let trouble = match counted {

@@ -20,6 +20,7 @@ use super::{
     AddressPoolsServed, BlindSpot, CiliumNode, Definitions, Evidence, Node, NodeConfig,
     NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, StoredClaims, UnfinishedMigration,
 };
+use ipam_core::claims::Departure;
 use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
 
@@ -166,6 +167,12 @@ impl Reader {
     /// Reserves a block of an object that was just deleted.
     pub fn tombstone(&mut self, block: Block) {
         self.observed.tombstones.insert(block);
+    }
+
+    /// Quarantines a block of a deleted node that the record lacks.
+    pub fn departed(&mut self, block: Block, departure: &Departure) {
+        let waiting = &mut self.observed.departed.departed.waiting;
+        waiting.insert(block, departure.clone());
     }
 
     /// A reader for a cluster whose user names the namespace of Cilium.

@@ -39,6 +39,7 @@ use tokio::time::Instant;
 use self::state::{CacheEffect, State};
 use super::{Follow, ObjectEvent, Trouble, Write, WriteError, Written};
 use ipam_cilium::observed::ObservedKind;
+use ipam_core::claims::Departure;
 use ipam_core::net::Block;
 
 pub use self::rollback::Rollback;
@@ -149,7 +150,7 @@ impl<C: Follow> ClusterCache<C> {
     }
 
     /// Forgets blocks of deleted nodes that are not recorded, unless `is_kept`.
-    pub fn retain_departed(&self, is_kept: impl Fn(Block) -> bool) {
+    pub fn retain_departed(&self, is_kept: impl Fn(Block, &Departure) -> bool) {
         if self.lock().retain_departed(is_kept) == CacheEffect::Changed {
             self.moved.notify_one();
         }
@@ -161,7 +162,9 @@ impl<C: Follow> ClusterCache<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.now = self.cluster.now();
+        state
     }
 
     fn on_event(&self, kind: ObservedKind, object_event: ObjectEvent<'_>) {

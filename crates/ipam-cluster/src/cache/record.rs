@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::cached_kind::{CachedKind, version};
 use crate::{Cluster, ClusterError, ListVisitor, Moment, Seen, Write, WriteError, Written};
 use ipam_cilium::observed::{OWN_NAMESPACE, ObservedKind, ReadError, value_of_protobuf};
+use ipam_core::claims::Departure;
 use ipam_core::net::Block;
 
 /// A cluster whose lists are kept.
@@ -34,6 +35,10 @@ impl ListVisitor for Tee<'_> {
 
     fn tombstone(&mut self, block: Block) {
         self.visitor.tombstone(block);
+    }
+
+    fn departed(&mut self, block: Block, departure: &Departure) {
+        self.visitor.departed(block, departure);
     }
 
     fn object(&mut self, json: &str) -> Result<(), ReadError> {

@@ -12,7 +12,7 @@ use super::record::ClaimsVersions;
 use super::state::State;
 use crate::{Cluster, ClusterError, Follow, ListVisitor, Moment, Seen, Write, WriteError, Written};
 use ipam_cilium::observed::{ObservedKind, ReadError, Understood};
-use ipam_core::model::NodeName;
+use ipam_core::claims::Departure;
 use ipam_core::net::Block;
 
 /// The cache at one moment. It does not change; writes go to the cluster itself.
@@ -23,27 +23,18 @@ pub struct Snapshot<'m, C> {
     /// resourceVersion that every kind that shows blocks has reached.
     claims_at: u64,
     tombstones: BTreeSet<Block>,
-    departed: BTreeMap<Block, NodeName>,
+    departed: BTreeMap<Block, Departure>,
 }
 
 impl<'m, C: Follow> Snapshot<'m, C> {
     pub(super) fn new(cache: &'m ClusterCache<C>, state: &State) -> Snapshot<'m, C> {
-        let departed = state.departed();
-        let mut tombstones = state.tombstones();
-        tombstones.extend(departed.keys());
         Snapshot {
             cache,
             kinds: state.kinds.clone(),
             claims_at: state.must_reach(),
-            tombstones,
-            departed,
+            tombstones: state.tombstones(),
+            departed: state.departed(),
         }
-    }
-
-    /// Blocks of deleted nodes that were not recorded, each with its last node. Lists show them as
-    /// tombstones.
-    pub fn departed(&self) -> &BTreeMap<Block, NodeName> {
-        &self.departed
     }
 }
 
@@ -76,6 +67,9 @@ impl<C: Follow> Cluster for Snapshot<'_, C> {
                 self.tombstones
                     .iter()
                     .for_each(|block| visitor.tombstone(*block));
+                self.departed
+                    .iter()
+                    .for_each(|(block, departure)| visitor.departed(*block, departure));
             }
             in_place(|| cached.give_to(visitor))?;
         }
@@ -128,6 +122,10 @@ impl<C: Follow> ListVisitor for Reported<'_, C> {
         self.visitor.tombstone(block);
     }
 
+    fn departed(&mut self, block: Block, departure: &Departure) {
+        self.visitor.departed(block, departure);
+    }
+
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         self.visitor.object(json)
     }
@@ -161,7 +159,9 @@ impl<C: Follow> Cluster for Uncached<'_, C> {
             };
         if kind == ObservedKind::Node {
             let departed = self.0.lock().departed();
-            departed.keys().for_each(|block| visitor.tombstone(*block));
+            departed
+                .iter()
+                .for_each(|(block, departure)| visitor.departed(*block, departure));
         }
         if kind != ObservedKind::Claims {
             return self.0.cluster.list(kind, namespace, moment, visitor).await;

@@ -1,6 +1,6 @@
 //! What a cache knows of the cluster.
 //!
-//! Pure: it knows the order of events and answers, never the time. `events` applies what the server
+//! Pure: it knows the order of events and answers; the cache tells it the time. `events` applies what the server
 //! reports and follows our own writes, `catch_up` knows which kinds lag, and `departures` which
 //! blocks of deleted nodes are not recorded.
 
@@ -11,10 +11,13 @@ mod events;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use super::cached_kind::{CachedKind, PendingWrite, claims_version};
 use super::rollback::{self, Rollback, WritesSeen};
 use crate::{Seen, Trouble};
 use ipam_cilium::observed::ObservedKind;
+use ipam_core::claims::Departure;
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
@@ -56,8 +59,10 @@ pub(super) struct State {
     pub(super) kinds: BTreeMap<ObservedKind, CachedKind>,
     /// Blocks that disappeared from an object, with the resourceVersion at which they did.
     tombstones: Vec<(Block, u64)>,
-    /// Blocks of deleted nodes that are not recorded, each with its last node.
-    departed: BTreeMap<Block, NodeName>,
+    /// Blocks of deleted nodes that are not recorded.
+    departed: BTreeMap<Block, Departure>,
+    /// The present time, by the clock of the cluster.
+    pub(super) now: Timestamp,
     /// How many cached objects show each block.
     shown: BTreeMap<Block, usize>,
     /// Our writes that the cache does not show yet, by object, each with the number of its answer.

@@ -3,7 +3,6 @@
 //! New nodes receive their blocks from the cache: claims keep blocks unique. Every other change is
 //! rare, so it is planned again from the cluster itself, under the lock.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,9 +15,9 @@ use crate::{
     Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot, WriteError};
-use ipam_core::claims::DepartedPart;
-use ipam_core::model::NodeName;
+use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot, Trouble, WriteError};
+use ipam_core::claims::{DepartedPart, Departure};
+use ipam_core::net::Block;
 use ipam_desired::Activity;
 use ipam_plan::check;
 use ipam_plan::plan::{
@@ -111,9 +110,7 @@ impl<C: Follow> Worker<'_, C> {
         }));
         let parted = crate::part_in_task(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
-        self.record_departed(snapshot, &loaded, &observed).await?;
-        // A node that is back gets its block once the record shows it, which leads to the next plan.
-        let gone: BTreeSet<&NodeName> = snapshot.departed().values().collect();
+        let record_again = self.record_departed(snapshot, &loaded, &observed).await;
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
         let freed = match plan.blocked.is_empty() {
@@ -124,14 +121,10 @@ impl<C: Follow> Worker<'_, C> {
             due,
             waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
             freed,
+            record_again,
         ]);
-        let (mut new, others): (Vec<Change>, Vec<Change>) =
+        let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
-        new.retain(|change| {
-            change
-                .as_node()
-                .is_none_or(|node| !gone.contains(&node.node))
-        });
         // Even without changes, this call quarantines the blocks of dead claims.
         let tried = self
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
@@ -144,30 +137,41 @@ impl<C: Follow> Worker<'_, C> {
         Ok(earliest([due, tried.again, after_others]))
     }
 
-    /// Records the blocks of deleted nodes. The plan treated them as in use.
+    /// Records the blocks of deleted nodes. The plan treated them as quarantined, and new nodes do
+    /// not wait for the record. Returns the time until the rest is due.
     async fn record_departed(
-        &self,
+        &mut self,
         snapshot: &Snapshot<'_, C>,
         loaded: &Loaded,
         observed: &Observed,
-    ) -> Result<(), ClusterError> {
+    ) -> Option<Duration> {
         let desired = &loaded.desired;
-        let mut departed = snapshot.departed().clone();
-        if departed.is_empty() || desired.policy.activity == Activity::Paused {
-            return Ok(());
+        if !desired.policy.quarantine.is_positive() {
+            self.unrecorded = None;
         }
-        departed.retain(|block, _| departures::is_recordable(observed, *block));
+        let waiting = &observed.departed.departed.waiting;
+        if waiting.is_empty() || desired.policy.activity == Activity::Paused {
+            return None;
+        }
+        let must_be_recorded = |block: Block, departure: &Departure| {
+            departures::must_be_recorded(desired, observed, block, departure)
+        };
+        self.cache.retain_departed(must_be_recorded);
+        let failed = departures::record(snapshot, desired, observed).await;
+        // Without the right to write a part, its blocks have no quarantine.
+        let is_final =
+            |error: &WriteError| matches!(error, WriteError::Refused(_) | WriteError::Forbidden(_));
+        let denied = failed.iter().filter(|(_, error)| is_final(error));
+        let denied: Vec<DepartedPart> = denied.map(|(part, _)| *part).collect();
         self.cache
-            .retain_departed(|block| departures::is_recordable(observed, block));
-        let recorded = departures::record(snapshot, desired, observed, &departed).await;
-        if let Err(ClusterError::Departed { part, error }) = &recorded
-            && let WriteError::Refused(_) | WriteError::Forbidden(_) = error
-        {
-            // Without the right to write the record, new nodes must not wait for it.
-            let is_other = |block| DepartedPart::of(block) != *part;
-            self.cache.retain_departed(is_other);
-        }
-        recorded
+            .retain_departed(|block, _| !denied.contains(&DepartedPart::of(block)));
+        let must_retry = denied.len() < failed.len();
+        let mut failed = failed.into_iter();
+        let error = failed
+            .next()
+            .map(|(part, error)| ClusterError::Departed { part, error });
+        self.unrecorded = error.as_ref().map(Trouble::from);
+        must_retry.then(|| self.next_pause())
     }
 
     /// Applies the changes that are not for new nodes.

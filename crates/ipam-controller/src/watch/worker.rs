@@ -57,6 +57,8 @@ pub(super) struct Worker<'w, C> {
     retry: Retry,
     /// Whether this reconcile failed, so that the next one waits for the pause.
     must_pause: bool,
+    /// Why blocks of deleted nodes could not be recorded the last time.
+    pub(super) unrecorded: Option<Trouble>,
     /// No plan is made before this time.
     pub(super) next_plan_at: Instant,
     /// When the first event that led to this reconcile arrived.
@@ -91,6 +93,7 @@ impl<'w, C: Follow> Worker<'w, C> {
             reported: LastReported::default(),
             retry: BACKOFF.retry(fastrand::Rng::new()),
             must_pause: false,
+            unrecorded: None,
             next_plan_at: Instant::now(),
             first_event_at: Instant::now(),
             lagging_since: None,
@@ -198,7 +201,7 @@ impl<'w, C: Follow> Worker<'w, C> {
         let loaded = self.files.applied_config();
         let desired = &loaded.desired;
         self.cache
-            .retain_departed(|block| departures::is_quarantined(desired, block));
+            .retain_departed(|block, _| departures::is_quarantined(desired, block));
         let Some(snapshot) = self.cache.snapshot() else {
             return self.not_in_step(on_event);
         };
@@ -207,7 +210,7 @@ impl<'w, C: Follow> Worker<'w, C> {
                 if !self.must_pause {
                     self.retry.reset();
                 }
-                let error = self.cache.trouble();
+                let error = self.cache.trouble().or_else(|| self.unrecorded.clone());
                 self.report_health(error, on_event);
                 due.unwrap_or(self.interval).min(self.interval)
             }

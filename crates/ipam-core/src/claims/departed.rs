@@ -54,7 +54,7 @@ pub enum DepartedError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     pub node: NodeName,
-    /// When the block was last known to be in use, in whole seconds, by the clock of the recorder.
+    /// When the block disappeared, in whole seconds, by the clock of the process that noticed it.
     pub at: Timestamp,
 }
 
@@ -69,13 +69,25 @@ pub struct DepartedBlocks {
 /// Blocks of deleted nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departed {
+    /// The record.
     pub parts: BTreeMap<DepartedPart, DepartedBlocks>,
+    /// Blocks that wait to be recorded, with a later departure than the record has.
+    pub waiting: BTreeMap<Block, Departure>,
 }
 
 impl Departed {
-    /// Every recorded block.
+    /// The last departure of every block.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, &Departure)> {
-        self.parts.values().flat_map(DepartedBlocks::blocks)
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|(block, departure)| (*block, departure));
+        let recorded = self.parts.values().flat_map(DepartedBlocks::blocks);
+        let recorded = recorded.filter(|(block, _)| !self.waiting.contains_key(block));
+        recorded.chain(waiting)
+    }
+
+    fn last(&self, block: Block) -> Option<&Departure> {
+        let recorded = || self.parts.get(&DepartedPart::of(block))?.blocks.get(&block);
+        self.waiting.get(&block).or_else(recorded)
     }
 
     /// The node for which a block is quarantined.
@@ -85,8 +97,7 @@ impl Departed {
         now: Timestamp,
         quarantine_for: SignedDuration,
     ) -> Option<&NodeName> {
-        let part = self.parts.get(&DepartedPart::of(block))?;
-        let departure = part.blocks.get(&block)?;
+        let departure = self.last(block)?;
         departure
             .is_in_force(now, quarantine_for)
             .then_some(&departure.node)
@@ -98,8 +109,8 @@ impl Departed {
         dropped.fold(0, u64::saturating_add)
     }
 
-    /// Quarantines the recorded blocks that `is_shown` does not name, beside those of the claims. Of
-    /// two quarantines of a block, the later end counts.
+    /// Quarantines the blocks that `is_shown` does not name, beside those of the claims. Of two
+    /// quarantines of a block, the later end counts.
     pub fn add_to(
         &self,
         claims: &mut Claims,
@@ -123,33 +134,58 @@ impl Departed {
         }
     }
 
-    /// The parts that change when these blocks are recorded. They no longer contain blocks whose
-    /// quarantine is over. If a part is full, its oldest blocks make room.
-    pub fn record(
+    /// Whether the record needs no change for a waiting block: it has this departure or a later one
+    /// of the same node, or the quarantine is over.
+    pub fn is_settled(
         &self,
-        departed: &BTreeMap<Block, NodeName>,
+        block: Block,
+        departure: &Departure,
         now: Timestamp,
         quarantine_for: SignedDuration,
-    ) -> Departed {
-        let at = Timestamp::from_second(now.as_second()).unwrap_or(now);
-        let mut changed = Departed::default();
-        for (block, node) in departed {
+    ) -> bool {
+        let part = self.parts.get(&DepartedPart::of(block));
+        let recorded = part.and_then(|part| part.blocks.get(&block));
+        let has_it = |recorded: &Departure| {
+            recorded.node == departure.node
+                && recorded.at >= departure.at
+                && recorded.is_in_force(now, quarantine_for)
+        };
+        !departure.is_in_force(now, quarantine_for) || recorded.is_some_and(has_it)
+    }
+
+    /// The parts that change when the waiting blocks are recorded. They no longer contain blocks
+    /// whose quarantine is over. If a part is full, its oldest blocks make room.
+    pub fn record(
+        &self,
+        now: Timestamp,
+        quarantine_for: SignedDuration,
+    ) -> BTreeMap<DepartedPart, DepartedBlocks> {
+        let mut changed = BTreeMap::new();
+        for (block, departure) in &self.waiting {
+            if self.is_settled(*block, departure, now, quarantine_for) {
+                continue;
+            }
             let part = DepartedPart::of(*block);
-            let blocks = changed.parts.entry(part).or_insert_with(|| {
+            let blocks: &mut DepartedBlocks = changed.entry(part).or_insert_with(|| {
                 let mut blocks = self.parts.get(&part).cloned().unwrap_or_default();
                 let in_force = |departure: &Departure| departure.is_in_force(now, quarantine_for);
                 blocks.blocks.retain(|_, departure| in_force(departure));
                 blocks
             });
-            let node = node.clone();
-            blocks.blocks.insert(*block, Departure { node, at });
+            blocks.blocks.insert(*block, departure.clone());
         }
-        changed.parts.values_mut().for_each(DepartedBlocks::shrink);
+        changed.values_mut().for_each(DepartedBlocks::shrink);
         changed
     }
 }
 
 impl Departure {
+    /// A block of the node disappeared at this time.
+    pub fn new(node: NodeName, at: Timestamp) -> Departure {
+        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
+        Departure { node, at }
+    }
+
     /// Whether the quarantine of the block has begun and is not over. A time far in the future is
     /// not from a recorder of this cluster.
     fn is_in_force(&self, now: Timestamp, quarantine_for: SignedDuration) -> bool {
@@ -269,8 +305,15 @@ mod tests {
 
     impl Departed {
         fn with(mut self, departed: &BTreeMap<Block, NodeName>, second: i64) -> Departed {
-            let changed = self.record(departed, at(second), QUARANTINE);
-            self.parts.extend(changed.parts);
+            let departed = departed.iter();
+            self.waiting = departed
+                .map(|(block, node)| (*block, Departure::new(node.clone(), at(second))))
+                .collect();
+            let waiting = self.quarantined(second);
+            self.parts.extend(self.record(at(second), QUARANTINE));
+            self.waiting.clear();
+            let recorded = self.quarantined(second);
+            assert!(self.dropped() > 0 || waiting == recorded);
             self
         }
 
@@ -282,6 +325,7 @@ mod tests {
             };
             Departed {
                 parts: parts.map(read).collect(),
+                waiting: BTreeMap::new(),
             }
         }
 
@@ -328,6 +372,39 @@ mod tests {
         assert!(recorded.quarantined(900).is_empty());
         assert!(recorded.quarantined(i64::from(i32::MIN)).is_empty());
         assert_eq!(recorded.quarantined(950).len(), 1);
+    }
+
+    #[test]
+    fn a_departure_that_the_record_has_is_recorded_once() {
+        let recorded = Departed::default().with(&departed([1], "n"), 100);
+        for (node, second, is_settled) in [
+            ("n", 99, true),
+            ("n", 100, true),
+            ("n", 101, false),
+            ("m", 99, false),
+            ("n", 50, true),
+        ] {
+            let mut waiting = recorded.clone();
+            let departure = Departure::new(node.parse().unwrap(), at(second));
+            waiting.waiting.insert(block(1), departure);
+            let changed = waiting.record(at(120), QUARANTINE);
+            assert_eq!(changed.is_empty(), is_settled, "{node} {second}");
+        }
+        let mut late = recorded;
+        let departure = Departure::new("n".parse().unwrap(), at(110));
+        late.waiting.insert(block(1), departure);
+        assert!(late.record(at(170), QUARANTINE).is_empty());
+    }
+
+    #[test]
+    fn a_waiting_block_is_quarantined_for_the_node_that_left_last() {
+        let mut departed = Departed::default().with(&departed([1], "n"), 100);
+        let departure = Departure::new("m".parse().unwrap(), at(110));
+        departed.waiting.insert(block(1), departure);
+        let quarantined = departed.quarantined(120);
+        assert_eq!(quarantined[&block(1)].node.as_str(), "m");
+        let last = departed.last_node(block(1), at(120), QUARANTINE);
+        assert_eq!(last.map(NodeName::as_str), Some("m"));
     }
 
     #[test]

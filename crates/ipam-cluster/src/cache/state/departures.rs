@@ -16,26 +16,28 @@ use ipam_core::claims::{Departed, DepartedBlocks, DepartedPart, Departure, MOST_
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
-/// Most blocks that wait: as many as the record holds.
-const MOST: usize = DepartedPart::ALL.len() * MOST_OF_PART;
+/// Most blocks that wait. Twice as many as the record holds, so that the record is full, and reports
+/// it, before a block is lost here.
+const MOST: usize = 2 * DepartedPart::ALL.len() * MOST_OF_PART;
 
 impl State {
     /// The blocks that wait to be recorded.
-    pub(in crate::cache) fn departed(&self) -> BTreeMap<Block, NodeName> {
+    pub(in crate::cache) fn departed(&self) -> BTreeMap<Block, Departure> {
         let waiting = self.departed.iter();
         let waiting = waiting.filter(|(block, _)| !self.shown.contains_key(block));
         waiting
-            .map(|(block, node)| (*block, node.clone()))
+            .map(|(block, departure)| (*block, departure.clone()))
             .collect()
     }
 
     /// Forgets waiting blocks, unless they are kept.
     pub(in crate::cache) fn retain_departed(
         &mut self,
-        is_kept: impl Fn(Block) -> bool,
+        is_kept: impl Fn(Block, &Departure) -> bool,
     ) -> CacheEffect {
         let before = self.departed.len();
-        self.departed.retain(|block, _| is_kept(*block));
+        let is_kept = |block: &Block, departure: &mut Departure| is_kept(*block, departure);
+        self.departed.retain(is_kept);
         match self.departed.len() < before {
             true => CacheEffect::Changed,
             false => CacheEffect::None,
@@ -44,19 +46,29 @@ impl State {
 
     /// An object is gone: its blocks wait to be recorded, unless another object shows them.
     pub(super) fn note_departed(&mut self, kind: ObservedKind, name: &str, blocks: &[Block]) {
-        let Some(node) = name.parse().ok().filter(|_| kind.shows_pod_cidrs()) else {
+        let Some(node) = name
+            .parse::<NodeName>()
+            .ok()
+            .filter(|_| kind.shows_pod_cidrs())
+        else {
             return;
         };
+        let departure = Departure::new(node, self.now);
         for block in blocks {
             if !self.shown.contains_key(block) {
-                self.add_departed(*block, &node);
+                self.add_departed(*block, departure.clone());
             }
         }
     }
 
-    fn add_departed(&mut self, block: Block, node: &NodeName) {
-        if self.departed.len() < MOST {
-            self.departed.insert(block, node.clone());
+    /// Adds a block. Without room, the oldest one makes room.
+    fn add_departed(&mut self, block: Block, departure: Departure) {
+        self.departed.insert(block, departure);
+        if self.departed.len() > MOST {
+            let by_age = |(block, one): &(&Block, &Departure)| (one.at, **block);
+            let oldest = self.departed.iter().min_by_key(by_age);
+            let oldest = oldest.map(|(block, _)| *block);
+            oldest.map(|block| self.departed.remove(&block));
         }
     }
 
@@ -94,7 +106,7 @@ impl State {
         let known: BTreeMap<Block, _> = new.blocks().collect();
         for (block, departure) in old.blocks() {
             if !known.contains_key(&block) {
-                self.add_departed(block, &departure.node);
+                self.add_departed(block, departure.clone());
             }
         }
     }
@@ -118,7 +130,8 @@ impl State {
         let old: BTreeMap<Block, _> = old.collect();
         for (block, departure) in new {
             let is_new = old.get(&block) != Some(&departure);
-            if is_new && self.departed.get(&block) == Some(&departure.node) {
+            let waiting = self.departed.get(&block);
+            if is_new && waiting.is_some_and(|waiting| waiting.node == departure.node) {
                 self.departed.remove(&block);
             }
         }
@@ -132,6 +145,7 @@ fn recorded(kinds: &BTreeMap<ObservedKind, CachedKind>) -> Departed {
     };
     Departed {
         parts: DepartedPart::ALL.into_iter().filter_map(part).collect(),
+        waiting: BTreeMap::new(),
     }
 }
 

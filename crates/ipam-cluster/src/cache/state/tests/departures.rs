@@ -10,7 +10,7 @@ fn waiting(state: &State) -> Vec<String> {
     let departed = state.departed();
     let texts = departed
         .iter()
-        .map(|(block, node)| format!("{block} {node}"));
+        .map(|(block, departure)| format!("{block} {}", departure.node));
     texts.collect()
 }
 
@@ -49,8 +49,8 @@ fn a_block_waits_once_no_object_shows_it() {
     let other = object("m", 14, Some("10.0.0.0/24"));
     state.on_event(ObservedKind::Node, ObjectEvent::Changed(&other));
     assert_eq!(waiting(&state), [""; 0], "another node shows it");
-    assert_eq!(state.retain_departed(|_| false), CacheEffect::Changed);
-    assert_eq!(state.retain_departed(|_| false), CacheEffect::None);
+    assert_eq!(state.retain_departed(|_, _| false), CacheEffect::Changed);
+    assert_eq!(state.retain_departed(|_, _| false), CacheEffect::None);
 }
 
 #[test]
