@@ -195,10 +195,15 @@ impl CachedKind {
         self.reached = self.listed_at;
     }
 
-    pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) {
-        if is_read(kind, object) {
-            Arc::make_mut(&mut self.objects).insert(key(object), Object::new(kind, object));
+    /// Adds an object, and returns how it was understood.
+    pub(super) fn put(&mut self, kind: ObservedKind, object: &Value) -> Option<Understood> {
+        if !is_read(kind, object) {
+            return None;
         }
+        let new = Object::new(kind, object);
+        let understood = new.understood.clone();
+        Arc::make_mut(&mut self.objects).insert(key(object), new);
+        understood
     }
 
     pub(super) fn give_to(&self, visitor: &mut dyn ListVisitor) -> Result<(), ReadError> {

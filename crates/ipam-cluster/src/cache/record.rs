@@ -44,13 +44,18 @@ impl ListVisitor for Tee<'_> {
     fn object(&mut self, json: &str) -> Result<(), ReadError> {
         let object =
             serde_json::from_str(json).map_err(|error| ReadError::new(self.kind, json, &error))?;
-        self.cached.put(self.kind, &object);
-        self.visitor.object(json)
+        match self.cached.put(self.kind, &object) {
+            Some(understood) => self.visitor.known(json, &understood),
+            None => self.visitor.object(json),
+        }
     }
 
     fn protobuf(&mut self, kind: ObservedKind, object: &[u8]) -> Result<(), ReadError> {
-        self.cached.put(kind, &value_of_protobuf(kind, object)?);
-        self.visitor.protobuf(kind, object)
+        let value = value_of_protobuf(kind, object)?;
+        match self.cached.put(kind, &value) {
+            Some(understood) => self.visitor.known(&value.to_string(), &understood),
+            None => self.visitor.protobuf(kind, object),
+        }
     }
 }
 

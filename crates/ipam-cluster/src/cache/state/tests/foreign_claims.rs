@@ -64,7 +64,9 @@ fn listed(state: &State, kind: ObservedKind, at: u64, objects: &[Value]) -> Cach
     let mut listed = CachedKind::of("");
     listed.seen = state.kinds[&kind].seen.clone();
     listed.begin(&at.to_string());
-    objects.iter().for_each(|object| listed.put(kind, object));
+    objects
+        .iter()
+        .for_each(|object| drop(listed.put(kind, object)));
     listed
 }
 
