@@ -303,7 +303,7 @@ impl Cluster for FileCluster {
     async fn write(&self, write: &Write) -> Result<Written, WriteError> {
         let location = ItemLocation::of(&write.target)?;
         let mut state = self.state();
-        let written = match &write.operation {
+        match &write.operation {
             // A file records no owners of fields. Fields that an apply does not name stay, as with
             // a patch.
             Operation::Patch(patch) | Operation::Apply(patch) => {
@@ -311,9 +311,7 @@ impl Cluster for FileCluster {
             }
             Operation::Create(object) => state.create(self, location, object, self.now()),
             Operation::Delete(version) => state.delete(self, &location, version),
-        }?;
-        self.save_if_worth_it(&mut state);
-        Ok(written)
+        }
     }
 
     async fn lock(&self, _: LeaseName) -> Result<LockSeen, ClusterError> {

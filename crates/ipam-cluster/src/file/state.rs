@@ -32,22 +32,8 @@ pub(super) struct State {
     pub(super) deleted: BTreeSet<usize>,
     /// The highest resourceVersion in use.
     pub(super) resource_version: u64,
-    /// Number of writes that are not on disk yet.
-    pub(super) unsaved: usize,
-    /// Whether the file on disk is the one that was read.
-    pub(super) disk: Disk,
     /// The lock, if the file is open for writing.
     pub(super) lock: Option<Lock>,
-}
-
-/// The content on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Disk {
-    /// The file as it was read.
-    #[default]
-    AsRead,
-    /// A version that was saved since.
-    Saved,
 }
 
 /// The objects of the file as it was read.
@@ -153,7 +139,6 @@ impl State {
             patched(&self.object_at(base, index)?, &guard)?;
             self.deleted.insert(index);
         }
-        self.unsaved += 1;
         Ok(Written {
             version: ObjectVersion::default(),
         })
@@ -186,7 +171,6 @@ impl State {
         self.resource_version =
             next.ok_or_else(|| WriteError::Refused("no resourceVersion is left".to_owned()))?;
         object["metadata"]["resourceVersion"] = json!(self.resource_version.to_string());
-        self.unsaved += 1;
         Ok(object)
     }
 }
@@ -195,44 +179,22 @@ fn refused(error: serde_json::Error) -> WriteError {
     WriteError::Refused(error.to_string())
 }
 
-/// A small file is saved after this number of writes.
-const FEWEST_WRITES: usize = 2_000;
-
-/// A large file is saved after writes to one in this many of its objects. So writes to all of them
-/// save the file this often.
-const SHARE: usize = 4;
-
 impl FileCluster {
-    /// Saves the file each time that enough further writes wait for it. If that fails, they wait for
-    /// [`FileCluster::save_all`], which reports the fault.
-    pub(super) fn save_if_worth_it(&self, state: &mut State) {
-        let enough = FEWEST_WRITES.max(self.locations.len() / SHARE);
-        if state.unsaved.is_multiple_of(enough) {
-            let _ = self.save_state(state);
-        }
-    }
-
-    /// Saves all writes.
+    /// Saves all writes. Call it once, after the last write: a file that is not saved stays as it was.
     ///
     /// # Errors
     /// Fails if the file cannot be replaced.
     pub fn save_all(&self) -> Result<(), ClusterError> {
-        self.save_state(&mut self.state())
-    }
-
-    fn save_state(&self, state: &mut State) -> Result<(), ClusterError> {
+        let state = &mut self.state();
         let is_created = state.created.values().any(is_worth_keeping);
-        let is_as_read = state.changed.is_empty() && state.deleted.is_empty() && !is_created;
-        if state.unsaved == 0 || (is_as_read && state.disk == Disk::AsRead) {
+        if state.changed.is_empty() && state.deleted.is_empty() && !is_created {
             return Ok(());
         }
         let fault = |message: String| ClusterError::Unsaved {
             path: self.path.display().to_string(),
             message,
         };
-        self.replace(state).map_err(fault)?;
-        (state.unsaved, state.disk) = (0, Disk::Saved);
-        Ok(())
+        self.replace(state).map_err(fault)
     }
 
     fn replace(&self, state: &mut State) -> Result<(), String> {
