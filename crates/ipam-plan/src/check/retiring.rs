@@ -1,7 +1,9 @@
 //! Ranges that pools retire: how much of each is in use, and which can be removed from the files.
 
-use ipam_cilium::observed::Observed;
-use ipam_core::model::{Finding, ObjectRef, Rule, Severity, grouped_digits};
+use std::collections::BTreeMap;
+
+use ipam_cilium::observed::{ModeSeen, Observed};
+use ipam_core::model::{Finding, IpamMode, ObjectRef, Rule, Severity, grouped_digits};
 use ipam_core::net::{Block, Range, RangeIndex, Slots, merge, touching};
 use ipam_core::text::joined;
 use ipam_desired::{Desired, Pool, PoolRange};
@@ -15,73 +17,111 @@ pub(super) fn ranges(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     if pools.is_empty() {
         return Vec::new();
     }
-    let used = used(desired, observed);
+    let users = Users::new(desired, observed);
+    let findings = pools.into_iter().flat_map(|pool| of_pool(pool, &users));
+    findings.collect()
+}
+
+/// Merged ranges.
+struct Users {
+    /// What nodes hold.
+    held: Vec<Range>,
+    /// What nodes hold, and what is pinned, claimed or quarantined.
+    used: Vec<Range>,
+    /// Whether a kind is not visible that may have more.
+    is_everything_visible: bool,
+    mode: ModeSeen,
+}
+
+impl Users {
+    fn new(desired: &Desired, observed: &Observed) -> Users {
+        let shown = observed.shown_blocks().map(|(_, block)| block);
+        let gone = observed.tombstones.iter().chain(&observed.unattributed);
+        let held = merge(shown.chain(gone.copied()).map(Block::range));
+        let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter());
+        let pinned = pinned.map(|block| block.range());
+        let claims = observed.live_claims(desired.policy.quarantine);
+        let used = merge(held.iter().copied().chain(pinned).chain(claims.ranges()));
+        Users {
+            held,
+            used,
+            is_everything_visible: observed.blind_spots.is_empty(),
+            mode: observed.cilium.mode(),
+        }
+    }
+}
+
+fn of_pool(pool: &Pool, users: &Users) -> Vec<Finding> {
+    let ranges = pool.ranges.iter().map(|range| range.block);
+    let cidrs = RangeIndex::new(ranges.map(|cidr| (cidr.range(), cidr)));
     let mut findings = Vec::new();
-    for pool in pools {
-        let cidrs = pool
-            .ranges
-            .iter()
-            .map(|range| (range.block.range(), range.block));
-        let cidrs = RangeIndex::new(cidrs);
-        let each = pool.retiring.iter();
-        findings.extend(each.filter_map(|range| finding(pool, range, &cidrs, &used, observed)));
+    let mut empty: BTreeMap<Block, Vec<&PoolRange>> = BTreeMap::new();
+    for retiring in &pool.retiring {
+        let Some(taken) = taken(pool, retiring.block, &users.used) else {
+            continue;
+        };
+        if taken.taken() > 0 {
+            findings.push(in_use(pool, retiring, &taken, users));
+        } else if let Some((_, cidr)) = cidrs.overlapping(&retiring.block.range()).next() {
+            empty.entry(*cidr).or_default().push(retiring);
+        }
+    }
+    if users.is_everything_visible {
+        let unused = empty.into_iter();
+        findings
+            .extend(unused.filter_map(|(cidr, retiring)| unused_finding(pool, cidr, &retiring)));
     }
     findings
 }
 
-/// What nodes hold, and what is pinned, claimed or quarantined, merged.
-fn used(desired: &Desired, observed: &Observed) -> Vec<Range> {
-    let shown = observed.shown_blocks().map(|(_, block)| block);
-    let pinned = desired.pins.values().flat_map(|pin| pin.blocks.iter());
-    let pinned = pinned.copied().collect::<Vec<_>>();
-    let gone = observed.tombstones.iter().chain(&observed.unattributed);
-    let blocks = shown.chain(pinned).chain(gone.copied());
-    let claims = observed.live_claims(desired.policy.quarantine);
-    merge(blocks.map(Block::range).chain(claims.ranges()))
-}
-
-fn finding(
-    pool: &Pool,
-    retiring: &PoolRange,
-    cidrs: &RangeIndex<Block>,
-    used: &[Range],
-    observed: &Observed,
-) -> Option<Finding> {
-    let PoolRange { block, origin } = retiring;
-    let size = *pool.block_size.get(block.family())?;
-    let mut slots = Slots::new(*block, size)?;
-    let name = &pool.name;
-    for range in touching(used, &block.range()) {
+/// The blocks of a range, of which these addresses are taken.
+fn taken(pool: &Pool, range: Block, used: &[Range]) -> Option<Slots> {
+    let size = *pool.block_size.get(range.family())?;
+    let mut slots = Slots::new(range, size)?;
+    for range in touching(used, &range.range()) {
         slots.take(range);
     }
-    let finding = |rule, message: String, help: String| {
-        let finding = Finding::new(Severity::Info, Rule(rule), message);
-        finding
-            .about(ObjectRef::pool(name))
-            .at(origin, "retiring")
-            .help(help)
+    Some(slots)
+}
+
+fn in_use(pool: &Pool, retiring: &PoolRange, taken: &Slots, users: &Users) -> Finding {
+    let PoolRange { block, origin } = retiring;
+    let name = &pool.name;
+    let [count, of] = [taken.taken(), taken.count()].map(grouped_digits);
+    let message = format!(
+        "pool `{name}` retires {block}: {count} of {of} blocks are in use, pinned or quarantined"
+    );
+    let help = if touching(&users.held, &block.range()).is_empty() {
+        "no node holds one: quarantined blocks become free by themselves; change the pins of the range in the files"
+    } else if users.mode == ModeSeen::Known(IpamMode::MultiPool) {
+        "agents give a block back once no Pod uses it; drain or replace the nodes that hold one"
+    } else {
+        "`cilium-ipam migrate` moves the nodes to other blocks"
     };
-    if slots.taken() > 0 {
-        let [taken, count] = [slots.taken(), slots.count()].map(grouped_digits);
-        let message = format!(
-            "pool `{name}` retires {block}: {taken} of {count} blocks are in use, pinned or quarantined"
-        );
-        let help = "`cilium-ipam migrate` moves the nodes to other blocks".to_owned();
-        return Some(finding("range-retiring", message, help));
-    }
-    // A kind that is not visible may have blocks of the range.
-    if !observed.blind_spots.is_empty() {
-        return None;
-    }
-    let (_, cidr) = cidrs.overlapping(&block.range()).next()?;
-    let rest = cidr.without(&[block.range()], size);
-    let message = format!("pool `{name}` retires {block}, and no block of it is in use");
+    let finding = Finding::new(Severity::Info, Rule("range-retiring"), message);
+    finding
+        .about(ObjectRef::pool(name))
+        .at(origin, "retiring")
+        .help(help)
+}
+
+/// The finding about retiring ranges of one CIDR of which no block is in use.
+fn unused_finding(pool: &Pool, cidr: Block, retiring: &[&PoolRange]) -> Option<Finding> {
+    let size = *pool.block_size.get(cidr.family())?;
+    let name = &pool.name;
+    let ranges = retiring.iter().map(|range| range.block);
+    let rest = cidr.without(&merge(ranges.clone().map(Block::range)), size);
+    let ranges = joined(ranges, ", ");
+    let message = format!("pool `{name}` retires {ranges}, and no block of it is in use");
     let help = match rest.is_empty() {
-        true => "remove it from `cidrs` and `retiring`".to_owned(),
+        true => format!("remove {cidr} from `cidrs`, and {ranges} from `retiring`"),
         false => {
             let rest = joined(rest, ", ");
-            format!("remove it from `retiring`, and in `cidrs` replace {cidr} by {rest}")
+            format!("remove {ranges} from `retiring`, and in `cidrs` replace {cidr} by {rest}")
         }
     };
-    Some(finding("range-retired", message, help))
+    let finding = Finding::new(Severity::Info, Rule("range-retired"), message);
+    let first = retiring.first()?;
+    let finding = finding.about(ObjectRef::pool(name)).help(help);
+    Some(finding.at(&first.origin, "retiring"))
 }

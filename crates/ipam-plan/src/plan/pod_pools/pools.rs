@@ -17,13 +17,14 @@ use ipam_cilium::observed::{
 };
 use ipam_core::model::{Hazard, NodeName, PerFamily, PoolName};
 use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
-use ipam_desired::{Desired, Pool, PoolState};
+use ipam_desired::{Desired, Pool, PoolRange, PoolState};
 
 /// Limit of the bits between the prefix of an IPv6 CIDR and that of its blocks.
 const WIDEST: u8 = 16;
 
 pub(super) fn decide(desired: &Desired, observed: &Observed, plan: &mut Plan) {
-    let reserved = desired.never_given();
+    let pools = desired.pools.values();
+    let reserved = pools.flat_map(|pool| pool.reserved.iter().copied());
     let taken = merge(
         foreign_ranges(desired, observed)
             .into_iter()
@@ -89,6 +90,23 @@ impl<'o> ClusterPools<'o> {
         }
     }
 
+    /// The addresses of the pool's retiring ranges that no node has. The operator can give nothing of
+    /// a CIDR that ends where a held block does.
+    fn unheld_retiring(&self, pool: &Pool) -> Vec<Range> {
+        let held = self.allocated.get(pool.name.as_str());
+        let held = held.into_iter().flatten().map(|(_, block)| block.range());
+        let held = merge(held);
+        let sized = |range: &PoolRange| {
+            let size = pool.block_size.get(range.block.family()).copied()?;
+            Some((range.block, size))
+        };
+        let retiring = pool.retiring.iter().filter_map(sized);
+        retiring
+            .flat_map(|(block, size)| block.without(&held, size))
+            .map(Block::range)
+            .collect()
+    }
+
     /// The first other pool with addresses of these, and its first block that has some.
     pub(super) fn overlapping(
         &self,
@@ -117,7 +135,14 @@ fn wanted(
     if is_left_alone(pool, observed)? {
         return Ok(None);
     }
-    let after = compiled(pool, taken, observed)?;
+    let after = match pool.retiring.is_empty() {
+        true => compiled(pool, taken, observed)?,
+        false => {
+            let unheld = cluster.unheld_retiring(pool);
+            let taken = merge(taken.iter().copied().chain(unheld));
+            compiled(pool, &taken, observed)?
+        }
+    };
     if after.is_empty() {
         return Err(PodPoolObstacle::Empty.into());
     }
