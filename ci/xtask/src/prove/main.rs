@@ -7,6 +7,7 @@
 
 mod applier;
 mod appliers;
+mod autoscaler;
 mod churn;
 mod claims;
 mod directories;
@@ -73,6 +74,9 @@ enum Command {
     /// SIGKILL, or SIGSTOP for a while, for the operator that leads while many nodes join; 2,000
     /// nodes.
     Leader,
+    /// Nodes leave and join all the time while the leader is killed again and again: blocks stay
+    /// in quarantine; 2,000 nodes.
+    Autoscaler(autoscaler::Arguments),
     /// SIGKILL at any moment of a migration from one flat pool to a pool for each rack; 24 nodes.
     Migrate(migrate::Arguments),
     /// A large file with very many faults comes again and again while nodes join; 200 nodes.
@@ -116,6 +120,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Command::Leader => leader::run(&tool, nodes.unwrap_or(leader::NODES), seed),
         Command::Migrate(arguments) => {
             migrate::run(&tool, nodes.unwrap_or(migrate::NODES), seed, arguments)
+        }
+        Command::Autoscaler(arguments) => {
+            autoscaler::run(&tool, nodes.unwrap_or(autoscaler::NODES), seed, arguments)
         }
         Command::Faulty => faulty::run(&tool, nodes.unwrap_or(faulty::NODES), seed),
         Command::Soak(arguments) => soak::run(&tool, nodes.unwrap_or(soak::NODES), seed, arguments),
