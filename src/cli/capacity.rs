@@ -82,7 +82,7 @@ async fn listen(
     common: &Common,
 ) -> Result<ExitStatus, Failure> {
     let Target::Live(cluster) = Target::open(common, Opening::Read).await? else {
-        let message = "a cluster in a file sends no events: leave out --listen";
+        let message = "`--listen` needs a live cluster; omit it with `--cluster-file`";
         return Err(Failure::Failed(message.to_owned()));
     };
     let server = HttpServer::bind(address).await?;
@@ -114,13 +114,15 @@ pub(super) async fn counted(
         observed.at = taken(file).unwrap_or_else(|| newest_creation(&observed));
     }
     let Some(loaded) = loaded else {
-        return Ok((observed.at, ipam_plan::capacity::capacity(&observed, None)));
+        let counted = ipam_plan::capacity::capacity(&observed, None);
+        return Ok((observed.at, counted.with_time_left(&observed)));
     };
     let openstack = common.openstack(Scope::Subnets);
     openstack.observe_into(&loaded.desired, &mut observed).await;
     let plan = Job::files(loaded).plan(&observed);
     let files = Some((&loaded.desired, &plan));
-    Ok((observed.at, ipam_plan::capacity::capacity(&observed, files)))
+    let counted = ipam_plan::capacity::capacity(&observed, files);
+    Ok((observed.at, counted.with_time_left(&observed)))
 }
 
 /// The capacity in each snapshot of a directory.

@@ -12,7 +12,7 @@ use ipam_core::alloc::WhenFull;
 use ipam_core::model::Origin;
 use ipam_desired::{NeutronPool, PoolState};
 use ipam_plan::openstack::SubnetPools;
-use ipam_plan::plan::{Misplaced, Plan, PoolUse, pool_use};
+use ipam_plan::plan::{Misplaced, Plan, PoolUse, nodes_by_pool, pool_use};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
@@ -80,12 +80,11 @@ struct NeutronRow {
 }
 
 impl PoolRow {
-    fn new(pool_use: &PoolUse<'_>, plan: &Plan) -> PoolRow {
+    fn new(pool_use: &PoolUse<'_>, nodes: usize, plan: &Plan) -> PoolRow {
         let PoolUse {
             pool,
             family,
             counts,
-            nodes,
             longest_free,
         } = pool_use;
         let of_pool = |one: &&Misplaced| {
@@ -112,7 +111,7 @@ impl PoolRow {
             used: counts.used,
             reserved: counts.reserved,
             free: counts.free,
-            nodes: *nodes,
+            nodes,
             misplaced: plan.misplaced.iter().filter(of_pool).count(),
             longest_free: longest_free.as_ref().map(ToString::to_string),
             origin: Place::from(&pool.origin),
@@ -191,7 +190,11 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<(), Failure> {
     let location = names.location(&flags.revision)?;
     let (loaded, observed, plan) = read_and_plan(location, common).await?;
     let of_nodes = pool_use(&loaded.desired, &observed);
-    let of_nodes = of_nodes.iter().map(|pool| PoolRow::new(pool, &plan));
+    let selected = nodes_by_pool(&loaded.desired, &observed);
+    let of_nodes = of_nodes.iter().map(|of_pool| {
+        let nodes = selected.get(&of_pool.pool.name).copied();
+        PoolRow::new(of_pool, nodes.unwrap_or_default(), &plan)
+    });
     let of_neutron = loaded
         .desired
         .neutron_pools

@@ -16,7 +16,8 @@ use ipam_config::documents::SourceFile;
 use ipam_core::model::{Finding, Severity, grouped_digits};
 use ipam_core::net::Family;
 use ipam_desired::CustomKind;
-use ipam_plan::plan::{BlockCounts, Overview, PoolOverview, Progress};
+use ipam_plan::overview::{Overview, PoolOverview, Progress};
+use ipam_plan::plan::BlockCounts;
 
 /// Longest message of a condition, in bytes (`metav1.Condition`).
 const LONGEST_MESSAGE: usize = 32_768;

@@ -9,5 +9,6 @@ pub mod capacity;
 pub mod check;
 pub mod growth;
 pub mod openstack;
+pub mod overview;
 pub mod plan;
 pub mod simulate;

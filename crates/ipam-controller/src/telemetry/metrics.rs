@@ -16,7 +16,8 @@ use crate::{ControllerEvent, Loaded, Waiting};
 use ipam_core::model::{Hazard, NodeName, PoolName, Rule, Severity};
 use ipam_desired::Activity;
 use ipam_plan::capacity::{Capacity, Supplier};
-use ipam_plan::plan::{Overview, PoolOverview, Target, TargetKind};
+use ipam_plan::overview::{Overview, PoolOverview};
+use ipam_plan::plan::{Target, TargetKind};
 
 type Number = Gauge<f64, AtomicU64>;
 type Labels = Vec<(&'static str, String)>;

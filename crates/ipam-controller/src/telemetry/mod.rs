@@ -12,7 +12,7 @@ use super::ControllerEvent;
 use http_server::{Health, Reports};
 use ipam_cluster::TroubleKind;
 use ipam_plan::capacity::{Capacity, capacity};
-use ipam_plan::plan::Overview;
+use ipam_plan::overview::Overview;
 
 /// Metrics and health, which the HTTP server shows.
 #[derive(Debug, Default)]
@@ -50,8 +50,8 @@ impl Telemetry {
         match event {
             ControllerEvent::Planned(planned) => {
                 let (desired, observed) = (&planned.loaded.desired, planned.observed);
-                let overview = Overview::of(planned.plan, desired, observed);
                 let counted = capacity(observed, Some((desired, planned.plan)));
+                let overview = Overview::of(planned.plan, desired, observed, &counted);
                 let mut last = self.lock();
                 self.metrics.overview(&overview);
                 self.metrics.capacity(&counted);

@@ -19,11 +19,12 @@ use ipam_plan::capacity::Supply;
 use ipam_plan::growth::Growth;
 use ipam_plan::plan::{
     BlockCounts, Misplaced, MisplacedReason, Plan, PoolUse, PortChange, blocks_in_use,
-    foreign_ranges, pool_use,
+    foreign_ranges, nodes_by_pool, pool_use,
 };
 
 pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     let uses = pool_use(desired, observed);
+    let selected = nodes_by_pool(desired, observed);
     let growth = LazyCell::new(|| {
         let shown = observed.shown_blocks().map(|(_, block)| block.range());
         Growth::of_files(
@@ -34,7 +35,7 @@ pub(super) fn of_pools(desired: &Desired, observed: &Observed) -> Vec<Finding> {
     });
     let exhausted = uses
         .iter()
-        .filter(|pool_use| pool_use.nodes > 0)
+        .filter(|pool_use| selected.contains_key(&pool_use.pool.name))
         .filter_map(|pool_use| exhaustion(pool_use, &growth));
     exhausted
         .chain(uses.iter().filter_map(fragmentation))

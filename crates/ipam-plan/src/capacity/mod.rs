@@ -155,7 +155,8 @@ impl Row {
     }
 }
 
-/// The capacity of a cluster. With files, their pools are part of it, and the plan says why nodes wait.
+/// The capacity of a cluster, without the time left. With files, their pools are part of it, and the
+/// plan says why nodes wait.
 pub fn capacity(observed: &Observed, files: Option<(&Desired, &Plan)>) -> Capacity {
     let mut capacity = Capacity::default();
     if let Some((desired, _)) = files {
@@ -175,14 +176,21 @@ pub fn capacity(observed: &Observed, files: Option<(&Desired, &Plan)>) -> Capaci
         Ok(rows) => capacity.rows.extend(rows),
         Err(unknown) => capacity.unknown.push(unknown),
     }
-    for row in &mut capacity.rows {
-        row.time_left = TimeLeft::of(row, |name| created(observed, name), observed.at);
-    }
-    capacity.waiting = waiting::nodes(observed, &capacity.rows, files.map(|(_, plan)| plan));
+    let plan = files.map(|(_, plan)| plan);
+    capacity.waiting = waiting::nodes(observed, &capacity.rows, plan);
     capacity
 }
 
 impl Capacity {
+    /// With the time left by the creation of nodes.
+    #[must_use]
+    pub fn with_time_left(mut self, observed: &Observed) -> Capacity {
+        for row in &mut self.rows {
+            row.time_left = TimeLeft::of(row, |name| created(observed, name), observed.at);
+        }
+        self
+    }
+
     /// With the trend of earlier observations in place of the creation of nodes.
     #[must_use]
     pub fn with_trend(mut self, earlier: &[(Timestamp, Capacity)], now: Timestamp) -> Capacity {

@@ -1,7 +1,9 @@
 //! Nodes that lack a block of an enabled family, with the reason that the plan or the supplies show.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Row, Supplier};
-use crate::plan::{Plan, Target};
+use crate::plan::{BlockedReason, Plan, Target, node_changes};
 use ipam_cilium::observed::{CiliumNode, FamilyUse, ModeSeen, Node, Observed};
 use ipam_core::model::{IpamMode, NodeName};
 use ipam_core::net::{BlockSize, Family};
@@ -17,15 +19,50 @@ pub struct Waiting {
 
 /// The nodes that lack a block, by the plan of the files or by the supplies of the cluster.
 pub(super) fn nodes(observed: &Observed, rows: &[Row], plan: Option<&Plan>) -> Vec<Waiting> {
+    let planned = plan.map(Planned::new).unwrap_or_default();
     let waiting = observed.nodes.values().filter_map(|node| {
         let families = lacks(observed, node);
         (!families.is_empty()).then(|| Waiting {
             node: node.name.clone(),
-            why: why(observed, node, &families, rows, plan),
+            why: planned
+                .why(&node.name)
+                .unwrap_or_else(|| why(observed, node, &families, rows)),
             families,
         })
     });
     waiting.collect()
+}
+
+/// What a plan does about nodes.
+#[derive(Default)]
+struct Planned<'p> {
+    blocked: BTreeMap<&'p NodeName, &'p BlockedReason>,
+    changed: BTreeSet<&'p NodeName>,
+}
+
+impl<'p> Planned<'p> {
+    fn new(plan: &'p Plan) -> Planned<'p> {
+        let blocked = plan.blocked.iter().filter_map(|one| match &one.target {
+            Target::Node(name) => Some((name, &one.reason)),
+            _ => None,
+        });
+        Planned {
+            blocked: blocked.collect(),
+            changed: node_changes(&plan.changes)
+                .map(|change| &change.node)
+                .collect(),
+        }
+    }
+
+    fn why(&self, node: &NodeName) -> Option<String> {
+        match self.blocked.get(node) {
+            Some(reason) => Some(reason.to_string()),
+            None => self
+                .changed
+                .contains(node)
+                .then(|| "`cilium-ipam apply` assigns one".to_owned()),
+        }
+    }
 }
 
 /// Enabled families of which a node lacks a block. Without a CiliumNode no agent has started, where
@@ -53,22 +90,7 @@ fn lacking(observed: &Observed, has: impl Fn(Family) -> bool) -> Vec<Family> {
         .collect()
 }
 
-fn why(
-    observed: &Observed,
-    node: &Node,
-    families: &[Family],
-    rows: &[Row],
-    plan: Option<&Plan>,
-) -> String {
-    let target = Target::Node(node.name.clone());
-    let blocked = plan.and_then(|plan| plan.blocked.iter().find(|one| one.target == target));
-    if let Some(blocked) = blocked {
-        return blocked.reason.to_string();
-    }
-    let planned = plan.is_some_and(|plan| plan.changes.iter().any(|one| one.target() == target));
-    if planned {
-        return "`cilium-ipam apply` assigns one".to_owned();
-    }
+fn why(observed: &Observed, node: &Node, families: &[Family], rows: &[Row]) -> String {
     let of = supplier(observed, node);
     let is_full = |row: &&Row| {
         of.as_ref() == Some(&row.of) && families.contains(&row.family) && row.is_full()

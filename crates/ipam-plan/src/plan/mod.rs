@@ -18,7 +18,6 @@ mod kept_addresses;
 mod lb;
 mod misplaced;
 mod node_planner;
-mod overview;
 mod owned;
 mod owners;
 mod pod_pools;
@@ -69,13 +68,12 @@ pub use lb::{
     Outlook, ServiceChange, ServiceEffect, effects,
 };
 pub use misplaced::{Misplaced, MisplacedReason};
-pub(crate) use overview::holders;
-pub use overview::{BlockCounts, Overview, PoolOverview, Progress};
 pub use owned::{Owned, OwnedChange, PoolAction};
 pub use owners::{claim_changes, settle_applied};
 pub use pod_pools::priority_in;
 pub use pod_pools::{PodPoolChange, PodPoolObject, PodPoolSpec};
-pub use pool_use::{PoolUse, RangeUse, pool_use, range_use};
+pub(crate) use pool_use::holders;
+pub use pool_use::{BlockCounts, PoolUse, RangeUse, nodes_by_pool, pool_use, range_use};
 pub use ports::blocks_in_use;
 pub use ports::{PortChange, without_awaited_pairs};
 pub use refusals::{Refusal, exceeded_limits, refusals};

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidates::{foreign, supply};
 use super::kept_addresses::KeptAddresses;
-use super::overview::BlockCounts;
 use ipam_cilium::observed::Observed;
-use ipam_core::alloc::Supply;
-use ipam_core::model::{Labels, PoolName, SelectorIndex};
+use ipam_core::alloc::{PoolSupply, Supply};
+use ipam_core::model::{Labels, NodeName, PoolName, SelectorIndex};
 use ipam_core::net::{Block, Family, Range, Slots, largest_gap, merge};
 use ipam_desired::{Desired, Pool};
 
@@ -19,8 +18,47 @@ pub struct PoolUse<'d> {
     pub counts: BlockCounts,
     /// The longest run of addresses that nothing uses or keeps free.
     pub longest_free: Option<Range>,
-    /// Nodes that the selector matches.
-    pub nodes: usize,
+}
+
+/// Blocks of one pool and family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockCounts {
+    /// Number of blocks in all ranges of the pool.
+    pub total: u128,
+    /// Number of blocks that nodes hold or that are pinned.
+    pub used: u128,
+    /// Number of blocks that are kept free of nodes: reserved, excluded, claimed, quarantined, or used
+    /// by something else.
+    pub reserved: u128,
+    /// Number of blocks that nodes can still get.
+    pub free: u128,
+}
+
+impl BlockCounts {
+    /// Counts of one family of a pool, from its supply without the blocks that nodes hold or that
+    /// are pinned, and from its supply without everything that is taken.
+    pub(super) fn of(
+        without_held: &PoolSupply,
+        without_taken: &PoolSupply,
+        family: Family,
+    ) -> BlockCounts {
+        let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
+            let slots = supply.slots().iter();
+            let slots = slots.filter(|slots| slots.size().family() == family);
+            slots.map(count).sum()
+        };
+        let (total, used, free) = (
+            sum(without_taken, Slots::count),
+            sum(without_held, Slots::taken),
+            sum(without_taken, Slots::free),
+        );
+        BlockCounts {
+            total,
+            used,
+            reserved: total - used - free,
+            free,
+        }
+    }
 }
 
 /// How full one range of a pool is. Counts are blocks.
@@ -107,7 +145,6 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
         by_all,
         taken,
     } = Supplies::new(desired, observed);
-    let nodes = nodes_by_pool(desired, observed);
     let mut uses = Vec::new();
     for ((_, nodes_only), (_, all)) in by_nodes.pools().zip(by_all.pools()) {
         let Some(pool) = desired.pools.get(nodes_only.name()) else {
@@ -126,15 +163,29 @@ pub fn pool_use<'d>(desired: &'d Desired, observed: &Observed) -> Vec<PoolUse<'d
                 family,
                 counts: BlockCounts::of(nodes_only, all, family),
                 longest_free,
-                nodes: nodes.get(&pool.name).copied().unwrap_or_default(),
             });
         }
     }
     uses
 }
 
+/// The blocks of pools that nodes show, each with its pool and its node.
+pub(crate) fn holders<'a>(
+    supply: &'a Supply,
+    observed: &'a Observed,
+) -> impl Iterator<Item = (&'a PoolName, &'a NodeName, Block)> {
+    let holder = |(node, block)| {
+        let pool = supply.pool(supply.pool_of(block)?);
+        Some((pool.name(), node, block))
+    };
+    observed.shown_blocks().filter_map(holder)
+}
+
 /// The number of nodes that each pool selects, without pools that select none.
-fn nodes_by_pool<'d>(desired: &'d Desired, observed: &Observed) -> BTreeMap<&'d PoolName, usize> {
+pub fn nodes_by_pool<'d>(
+    desired: &'d Desired,
+    observed: &Observed,
+) -> BTreeMap<&'d PoolName, usize> {
     let pools: Vec<&Pool> = desired.pools.values().collect();
     let keys: BTreeSet<&str> = pools.iter().flat_map(|pool| pool.selector.keys()).collect();
     // Nodes with the same values of these labels are in the same pools.

@@ -16,7 +16,9 @@ use ipam_controller::{
     BATCH, Job, Loaded, NoPorts, OnConflict, Sending, apply_until_settled, check_documents,
     observe_and_plan,
 };
-use ipam_plan::plan::{Overview, Plan, PlanDocument};
+use ipam_plan::capacity::capacity;
+use ipam_plan::overview::Overview;
+use ipam_plan::plan::{Plan, PlanDocument};
 
 /// Nodes of the largest cluster.
 const MOST_NODES: usize = 100_000;
@@ -213,7 +215,8 @@ pub(super) fn planned(file: &Path, cluster: &str, loaded: &Loaded) -> Result<(Ve
     });
     let (observed, plan) = outcome?;
     let (overview, _) = measured("overview", || {
-        Overview::of(&plan, &loaded.desired, &observed)
+        let capacity = capacity(&observed, Some((&loaded.desired, &plan)));
+        Overview::of(&plan, &loaded.desired, &observed, &capacity)
     });
     Ok((vec![taken, overview], plan))
 }

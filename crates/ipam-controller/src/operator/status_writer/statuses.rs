@@ -19,7 +19,7 @@ use ipam_cluster::{Cluster, Operation, Target, Write};
 use ipam_config::custom_resources::{ObjectState, StoredObject};
 use ipam_core::model::PoolName;
 use ipam_desired::{CustomKind, PoolState};
-use ipam_plan::plan::Overview;
+use ipam_plan::overview::Overview;
 
 /// Shortest time between two writes of all statuses: a thousand new nodes are one change of a pool.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -5,14 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use strum::VariantNames;
 
-use super::candidates::supply;
-use super::change::{Change, Target};
-use super::{MisplacedReason, Plan, pool_use};
+use crate::capacity::{Capacity, Supplier};
 use crate::check::shared_slots;
+use crate::plan::{BlockCounts, Change, MisplacedReason, Plan, Target};
 use ipam_cilium::observed::Observed;
-use ipam_core::alloc::{PoolSupply, Supply};
 use ipam_core::model::{NodeName, PoolName, Rule, ServiceName, Severity};
-use ipam_core::net::{Block, Family, Slots};
+use ipam_core::net::Family;
 use ipam_desired::Desired;
 
 /// The numbers of a plan.
@@ -62,47 +60,6 @@ impl PoolOverview {
     }
 }
 
-/// Blocks of one pool and family.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockCounts {
-    /// Number of blocks in all ranges of the pool.
-    pub total: u128,
-    /// Number of blocks that nodes hold or that are pinned.
-    pub used: u128,
-    /// Number of blocks that are kept free of nodes: reserved, excluded, claimed, quarantined, or used
-    /// by something else.
-    pub reserved: u128,
-    /// Number of blocks that nodes can still get.
-    pub free: u128,
-}
-
-impl BlockCounts {
-    /// Counts of one family of a pool, from its supply without the blocks that nodes hold or that
-    /// are pinned, and from its supply without everything that is taken.
-    pub(super) fn of(
-        without_held: &PoolSupply,
-        without_taken: &PoolSupply,
-        family: Family,
-    ) -> BlockCounts {
-        let sum = |supply: &PoolSupply, count: fn(&Slots) -> u128| -> u128 {
-            let slots = supply.slots().iter();
-            let slots = slots.filter(|slots| slots.size().family() == family);
-            slots.map(count).sum()
-        };
-        let (total, used, free) = (
-            sum(without_taken, Slots::count),
-            sum(without_held, Slots::taken),
-            sum(without_taken, Slots::free),
-        );
-        BlockCounts {
-            total,
-            used,
-            reserved: total - used - free,
-            free,
-        }
-    }
-}
-
 /// The progress of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -117,8 +74,13 @@ pub enum Progress {
 }
 
 impl Overview {
-    /// The overview of a plan that was made from these inputs.
-    pub fn of(plan: &Plan, desired: &Desired, observed: &Observed) -> Overview {
+    /// The overview of a plan that was made from these inputs. `capacity` is that of the same inputs.
+    pub fn of(
+        plan: &Plan,
+        desired: &Desired,
+        observed: &Observed,
+        capacity: &Capacity,
+    ) -> Overview {
         let blocked: BTreeMap<Target, String> = plan
             .blocked
             .iter()
@@ -150,7 +112,7 @@ impl Overview {
                 .or_default() += 1;
         }
         Overview {
-            pools: pools(plan, desired, observed),
+            pools: pools(plan, desired, capacity),
             pins: desired
                 .pins
                 .keys()
@@ -193,35 +155,22 @@ fn misplaced(plan: &Plan) -> BTreeMap<&'static str, usize> {
     by_code
 }
 
-/// The blocks of pools that nodes show, each with its pool and its node.
-pub(crate) fn holders<'a>(
-    supply: &'a Supply,
-    observed: &'a Observed,
-) -> impl Iterator<Item = (&'a PoolName, &'a NodeName, Block)> {
-    let holder = |(node, block)| {
-        let pool = supply.pool(supply.pool_of(block)?);
-        Some((pool.name(), node, block))
-    };
-    observed.shown_blocks().filter_map(holder)
-}
-
-fn pools(plan: &Plan, desired: &Desired, observed: &Observed) -> BTreeMap<PoolName, PoolOverview> {
+fn pools(plan: &Plan, desired: &Desired, capacity: &Capacity) -> BTreeMap<PoolName, PoolOverview> {
     let mut pools: BTreeMap<PoolName, PoolOverview> = desired
         .pools
         .keys()
         .map(|name| (name.clone(), PoolOverview::default()))
         .collect();
-    for one in pool_use(desired, observed) {
-        pools
-            .entry(one.pool.name.clone())
-            .or_default()
-            .blocks
-            .insert(one.family, one.counts);
+    let mut holders: BTreeMap<&PoolName, BTreeSet<&NodeName>> = BTreeMap::new();
+    for row in &capacity.rows {
+        if let Supplier::Pool(name) = &row.of {
+            let pool = pools.entry(name.clone()).or_default();
+            pool.blocks.insert(row.family, row.counts);
+            holders.entry(name).or_default().extend(&row.holders);
+        }
     }
-    let supply = supply(desired);
-    let holders = holders(&supply, observed).map(|(pool, node, _)| (pool, node));
-    for (name, _) in holders.collect::<BTreeSet<_>>() {
-        pools.entry(name.clone()).or_default().nodes += 1;
+    for (name, nodes) in holders {
+        pools.entry(name.clone()).or_default().nodes = nodes.len();
     }
     for one in &plan.misplaced {
         let pool = one.pool.as_ref().and_then(|name| pools.get_mut(name));
