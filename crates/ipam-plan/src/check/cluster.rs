@@ -351,13 +351,15 @@ pub(super) fn blind_spots(_: &Desired, observed: &Observed) -> Vec<Finding> {
 }
 
 /// Blocks of deleted nodes that have no quarantine, because too many nodes were deleted.
-pub(super) fn full_quarantine(_: &Desired, observed: &Observed) -> Vec<Finding> {
+pub(super) fn full_quarantine(observed: &Observed) -> Option<Finding> {
     let dropped = observed.departed.departed.dropped();
+    if dropped == 0 {
+        return None;
+    }
     let message = format!(
         "{dropped} blocks of deleted nodes were dropped before their quarantine was over: the record is full"
     );
-    let finding = warning("quarantine-full", message).help("shorten `quarantine` in the Policy");
-    (dropped > 0).then_some(finding).into_iter().collect()
+    Some(warning("quarantine-full", message).help("shorten `quarantine` in the Policy"))
 }
 
 /// Objects that a plan needs before it writes `spec.podCIDRs`, and that are not visible.

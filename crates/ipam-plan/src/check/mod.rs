@@ -88,6 +88,7 @@ pub fn observed(observed: &Observed) -> Vec<Finding> {
     let mut findings = cluster::blind_spots(&Desired::default(), observed);
     findings.extend(releases::unfinished(&Desired::default(), observed));
     findings.extend(releases::unknown(observed));
+    findings.extend(cluster::full_quarantine(observed));
     findings.extend(operator_settings::faults(&Desired::default(), observed));
     findings.extend(shared_slots::removed_at_operator_start(
         &Desired::default(),
@@ -128,7 +129,7 @@ pub fn examination(desired: &Desired, observed: &Observed) -> Vec<Finding> {
 
 /// Findings of the files compared with the cluster.
 pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
-    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 22] = [
+    let rules: [fn(&Desired, &Observed) -> Vec<Finding>; 21] = [
         releases::acknowledged_and_active,
         releases::pools_outside,
         releases::unfinished,
@@ -148,7 +149,6 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         shared_slots::removed_at_operator_start,
         cluster::families_switched_off,
         cluster::blind_spots,
-        cluster::full_quarantine,
         names::missing_pinned_nodes,
         names::missing_protected_nodes,
     ];
@@ -157,6 +157,7 @@ pub fn cluster(desired: &Desired, observed: &Observed) -> Vec<Finding> {
         .flat_map(|rule| rule(desired, observed))
         .collect();
     findings.extend(releases::unknown(observed));
+    findings.extend(cluster::full_quarantine(observed));
     findings.extend(load_balancing::of_cluster(
         observed,
         &Outlook::new(observed),
