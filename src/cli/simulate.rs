@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 }
 
 /// The groups of new nodes: `--label` belongs to the `--add` before it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Joining(Vec<Group>);
 
 const ADD: &str = "add";
@@ -64,7 +64,7 @@ impl clap::Args for Joining {
                     .long(ADD)
                     .value_name("N")
                     .action(ArgAction::Append)
-                    .value_parser(value_parser!(u32).range(1..=i64::from(Group::LARGEST)))
+                    .value_parser(value_parser!(u32))
                     .help("Add this many nodes, with the labels that follow. Repeatable"),
             )
             .arg(
@@ -111,11 +111,9 @@ impl FromArgMatches for Joining {
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {
-    let change = NodesChange {
-        add: arguments.joining.0.clone(),
-        remove: arguments.remove.clone(),
-        pod_limit: arguments.max_pods,
-    };
+    let Joining(add) = arguments.joining.clone();
+    let change = NodesChange::new(add, arguments.remove.clone(), arguments.max_pods)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     if change.is_empty() {
         let why =
             "name nodes that join or leave: `--add 10 --label rack=r7`, or `--remove rack=r7`";

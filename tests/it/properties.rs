@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn a_simulation_is_what_nodes_get_that_join(world in worlds(Profile::Spec), counts in prop::array::uniform3(0usize..14)) {
+    fn a_simulation_is_what_nodes_get_that_join(world in worlds(Profile::Spec), counts in prop::array::uniform3(1usize..14)) {
         // Simulated nodes have no pins and no claims.
         let mut world = world;
         let nodes = world.nodes.len();
@@ -240,7 +240,7 @@ proptest! {
         world.claims.retain(|_, (node, _)| *node < nodes);
         let racks: Vec<(char, usize)> = "abc".chars().zip(counts).collect();
         let group = |(rack, count): &(char, usize)| Group { count: *count, labels: [("rack".to_owned(), rack.to_string())].into() };
-        let change = NodesChange { add: racks.iter().map(group).collect(), ..NodesChange::default() };
+        let change = NodesChange::new(racks.iter().map(group).collect(), None, None).unwrap();
         let desired = world.desired();
         let desired = desired.ok_or_else(|| TestCaseError::reject("the files are refused"))?;
         let simulated = simulate(Some(&desired), &world.observed(), &change);

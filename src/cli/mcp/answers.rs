@@ -68,11 +68,11 @@ impl Subject {
             remove,
             max_pods,
         } = question;
-        let change = NodesChange {
-            add: groups(add)?,
-            remove: remove.as_deref().map(selector).transpose()?,
-            pod_limit: max_pods,
-        };
+        let change = nodes_change(add, remove.as_deref(), max_pods)?;
+        if !change.is_empty() && !targets.is_empty() {
+            let why = "`targets` limits a plan of changed files: omit it with `add` and `remove`";
+            return Err(Failure::Failed(why.to_owned()));
+        }
         let location = self.files.location();
         if files.is_empty() && !self.has_files() {
             let observed = read_cluster(&self.common, Extent::Examination).await?;
@@ -184,21 +184,18 @@ fn joined(desired: Option<&Desired>, observed: &Observed, change: &NodesChange) 
     simulation_markdown(&document, PageLimit::COMMENT)
 }
 
-fn groups(nodes: Vec<SimulatedNodes>) -> Result<Vec<Group>, Failure> {
-    let groups =
-        nodes.into_iter().map(
-            |SimulatedNodes { count, labels }| match count <= Group::LARGEST {
-                true => Ok(Group {
-                    count: count as usize,
-                    labels,
-                }),
-                false => Err(Failure::Failed(format!(
-                    "{count} nodes are too many: at most {} can join",
-                    Group::LARGEST
-                ))),
-            },
-        );
-    groups.collect()
+fn nodes_change(
+    nodes: Vec<SimulatedNodes>,
+    remove: Option<&str>,
+    pod_limit: Option<u64>,
+) -> Result<NodesChange, Failure> {
+    let group = |SimulatedNodes { count, labels }: SimulatedNodes| Group {
+        count: count as usize,
+        labels,
+    };
+    let groups = nodes.into_iter().map(group).collect();
+    NodesChange::new(groups, remove.map(selector).transpose()?, pod_limit)
+        .map_err(|error| Failure::Failed(error.to_string()))
 }
 
 fn selector(text: &str) -> Result<Selector, Failure> {

@@ -99,7 +99,7 @@ fn from_pod_pool(
     }
     match wanted.is_empty() {
         true => Err(format!(
-            "there is no CiliumPodIPPool `{}`, its default pool",
+            "its default CiliumPodIPPool `{}` does not exist",
             name.escape_debug()
         )),
         false => take(rooms, &wanted, Families::EachAlone),
@@ -133,7 +133,7 @@ fn take(
     match (short, wanted.first()) {
         (Some(short), _) => Err(short),
         (None, Some((index, _))) => Ok(rooms[*index].supply.of.clone()),
-        (None, None) => Err("nothing is known that gives it a block".to_owned()),
+        (None, None) => Err("no allocator is known for this node".to_owned()),
     }
 }
 
@@ -197,10 +197,10 @@ fn pre_allocation(observed: &Observed, node: &Node, pool: &str) -> Result<u64, S
     let entry = entries.rev().find(|(name, _)| name.trim() == pool);
     match entry {
         None => Ok(0),
-        Some((_, number)) => number
-            .trim()
-            .parse()
-            .map_err(|_| format!("`{}` is not readable", setting_key::POD_POOL_PRE_ALLOCATION)),
+        Some((_, number)) => number.trim().parse().map_err(|_| {
+            let key = setting_key::POD_POOL_PRE_ALLOCATION;
+            format!("`{key}` cannot be parsed; expected `POOL=NUMBER`")
+        }),
     }
 }
 

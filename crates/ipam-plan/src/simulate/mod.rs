@@ -21,7 +21,7 @@ pub use document::{
     FirstDocument, GivenDocument, GroupDocument, LeftDocument, SimulationDocument, WithoutDocument,
 };
 use world::World;
-pub use world::{Group, NodesChange};
+pub use world::{Group, NodesChange, NodesChangeError};
 
 /// What nodes get that do not exist yet.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,7 @@ pub fn simulate(files: Option<&Desired>, observed: &Observed, change: &NodesChan
     let world = World::new(observed, change);
     match files.filter(|desired| !others_assign(desired, &world)) {
         Some(desired) => by_plan(desired, world),
-        None => by_supplies::by_supplies(&world, change.pod_limit),
+        None => by_supplies::by_supplies(&world, change.pod_limit()),
     }
 }
 

@@ -11,12 +11,24 @@ use ipam_core::model::{Labels, NodeName, Selector};
 /// Nodes that join and leave.
 #[derive(Clone, Debug, Default)]
 pub struct NodesChange {
-    pub add: Vec<Group>,
+    add: Vec<Group>,
     /// Nodes that leave first, with their blocks.
-    pub remove: Option<Selector>,
+    remove: Option<Selector>,
     /// The number of Pods that kubelets of new nodes accept. Default: that of most nodes.
-    pub pod_limit: Option<u64>,
+    pod_limit: Option<u64>,
 }
+
+/// A number of nodes that cannot join.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodesChangeError {
+    #[error("a group without nodes cannot join")]
+    NoNode,
+    #[error("{0} nodes are too many: at most {LARGEST} can join")]
+    TooMany(usize),
+}
+
+/// The largest number of nodes that join.
+const LARGEST: usize = 100_000;
 
 /// New nodes with the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,14 +38,35 @@ pub struct Group {
 }
 
 impl NodesChange {
+    /// # Errors
+    /// Fails if a group has no node, or all groups together have more than 100,000.
+    pub fn new(
+        add: Vec<Group>,
+        remove: Option<Selector>,
+        pod_limit: Option<u64>,
+    ) -> Result<NodesChange, NodesChangeError> {
+        let counts = add.iter().map(|group| group.count);
+        let count = counts.fold(0, usize::saturating_add);
+        if add.iter().any(|group| group.count == 0) {
+            return Err(NodesChangeError::NoNode);
+        }
+        if count > LARGEST {
+            return Err(NodesChangeError::TooMany(count));
+        }
+        Ok(NodesChange {
+            add,
+            remove,
+            pod_limit,
+        })
+    }
+
+    pub(super) fn pod_limit(&self) -> Option<u64> {
+        self.pod_limit
+    }
+
     pub fn is_empty(&self) -> bool {
         self.add.is_empty() && self.remove.is_none()
     }
-}
-
-impl Group {
-    /// The largest number of nodes.
-    pub const LARGEST: u32 = 100_000;
 }
 
 /// The changed cluster.
