@@ -265,12 +265,9 @@ const NODE_POOL_FIELDS: [(&str, &str); 8] = [
         "reserved",
         "no node gets a block of it, so all of it is kept free",
     ),
-    ("retiring", "no node gets a block of it, so none holds one"),
+    ("retiring", "a Neutron pool assigns no blocks to nodes"),
     ("disabled", "it gives no blocks to nodes anyway"),
-    (
-        "whenFull",
-        "no node gets a block of it, so none waits for one",
-    ),
+    ("whenFull", "a Neutron pool assigns no blocks to nodes"),
 ];
 
 pub(super) fn lower_neutron_pool(
