@@ -44,8 +44,10 @@ fn the_next_range_overlaps_nothing() {
 fn the_next_range_holds_all_missing_blocks() {
     let more: Vec<String> = (3..7).map(|n| node(&format!("n{n}"), "a", "")).collect();
     let more: Vec<&str> = more.iter().map(String::as_str).collect();
-    let help = help(KUBERNETES, "10.20.0.0/24", &more);
-    help.assert_has("for example 10.20.8.0/21, which");
+    let small = help(KUBERNETES, "10.20.0.0/24", &more);
+    small.assert_has("for example 10.20.8.0/21, which");
+    let large = help(KUBERNETES, "10.20.0.0/22", &more[..3]);
+    large.assert_has("for example 10.20.4.0/22 (a /24 suffices), which");
 }
 
 #[test]
@@ -85,7 +87,7 @@ fn the_operator_of_cilium_accepts_the_range() {
     );
     assert_eq!(
         help(&settings("10.20.0.0/24"), "10.20.0.0/24", &[&operator]),
-        "append a CIDR to `cluster-pool-ipv4-cidr` in cilium-config, for example 10.20.1.0/24, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`"
+        "append a CIDR to `cluster-pool-ipv4-cidr` in cilium-config, restart cilium-operator, and then add the CIDR to the pool's `cidrs`, for example 10.20.1.0/24, which nothing in these files or this cluster uses"
     );
 }
 

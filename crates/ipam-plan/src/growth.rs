@@ -63,7 +63,9 @@ impl<'g> Growth<'g> {
         let Some(last) = ranges.rfind(|block| block.family() == family) else {
             return format!("add an {family} CIDR to its `cidrs`");
         };
-        let size = size_for(pool.block_size.get(family).copied(), last, blocks);
+        let block = pool.block_size.get(family).copied();
+        let smallest = block.and_then(|block| smallest_for(block, blocks));
+        let size = size_for(smallest, last);
         let of_operator = self.operator_ranges(family);
         let accepted = match of_operator.is_empty() {
             true => self.next_private(last, size),
@@ -71,8 +73,8 @@ impl<'g> Growth<'g> {
         };
         if let Some(next) = accepted {
             return format!(
-                "add a CIDR to its `cidrs`, for example {next}, which nothing in these files or this cluster uses{}",
-                self.needs(next)
+                "add a CIDR to its `cidrs`{}",
+                self.example(Some(next), smallest)
             );
         }
         match self
@@ -80,9 +82,9 @@ impl<'g> Growth<'g> {
             .filter(|_| !of_operator.is_empty())
         {
             Some(next) => format!(
-                "append a CIDR to `{}` in cilium-config, for example {next}, which nothing in these files or this cluster uses, and restart cilium-operator; then add it to the pool's `cidrs`{}",
+                "append a CIDR to `{}` in cilium-config, restart cilium-operator, and then add the CIDR to the pool's `cidrs`{}",
                 ranges_key(family),
-                self.needs(next)
+                self.example(Some(next), smallest)
             ),
             None => "add a CIDR to its `cidrs`".to_owned(),
         }
@@ -93,13 +95,14 @@ impl<'g> Growth<'g> {
         let ranges = self.observed.operator_ranges(family);
         let mask = self.observed.operator_mask(family).map(u64::from);
         let block = mask.and_then(|mask| BlockSize::new(family, mask).ok());
+        let smallest = block.and_then(|block| smallest_for(block, blocks));
         let next = ranges
             .last()
-            .and_then(|last| self.next_private(*last, size_for(block, *last, blocks)));
+            .and_then(|last| self.next_private(*last, size_for(smallest, *last)));
         format!(
             "append a CIDR to `{}` in cilium-config, never change the existing ones, and restart cilium-operator{}",
             ranges_key(family),
-            self.example(next)
+            self.example(next, smallest)
         )
     }
 
@@ -111,9 +114,10 @@ impl<'g> Growth<'g> {
         size: BlockSize,
         blocks: usize,
     ) -> String {
+        let smallest = smallest_for(size, blocks);
         let next = ranges
             .last()
-            .and_then(|last| self.next_private(*last, size_for(Some(size), *last, blocks)));
+            .and_then(|last| self.next_private(*last, size_for(smallest, *last)));
         let field = match size.family() {
             Family::Ipv4 => "spec.ipv4.cidrs",
             Family::Ipv6 => "spec.ipv6.cidrs",
@@ -121,18 +125,21 @@ impl<'g> Growth<'g> {
         format!(
             "add a CIDR to `{field}` of CiliumPodIPPool `{}`{}",
             name.escape_debug(),
-            self.example(next)
+            self.example(next, smallest)
         )
     }
 
-    fn example(&self, next: Option<Block>) -> String {
-        let example = next.map(|next| {
-            let needs = self.needs(next);
-            format!(
-                ", for example {next}, which nothing in these files or this cluster uses{needs}"
-            )
-        });
-        example.unwrap_or_default()
+    /// A free range of the usual size, and the smallest size that suffices.
+    fn example(&self, next: Option<Block>, smallest: Option<BlockSize>) -> String {
+        let Some(next) = next else {
+            return String::new();
+        };
+        let smaller = smallest.filter(|smallest| smallest.prefix_len() > next.prefix_len());
+        let suffices = smaller.map(|size| format!(" (a /{} suffices)", size.prefix_len()));
+        let (suffices, needs) = (suffices.unwrap_or_default(), self.needs(next));
+        format!(
+            ", for example {next}{suffices}, which nothing in these files or this cluster uses{needs}"
+        )
     }
 
     /// The ranges that Cilium's operator accepts; none if blocks need not lie in them.
@@ -181,13 +188,17 @@ impl<'g> Growth<'g> {
     }
 }
 
-/// The size of the last range, or a larger one if the blocks do not fit into it.
-fn size_for(block: Option<BlockSize>, last: Block, blocks: usize) -> BlockSize {
-    let Some(block) = block else {
-        return last.size();
-    };
+/// The smallest size of a range with this many blocks.
+fn smallest_for(block: BlockSize, blocks: usize) -> Option<BlockSize> {
     let bits = blocks.max(1).next_power_of_two().ilog2();
-    let length = u64::from(block.prefix_len()).saturating_sub(bits.into());
-    let enough = BlockSize::new(last.family(), length.min(last.prefix_len().into()));
-    enough.unwrap_or(last.size())
+    let length = u64::from(block.prefix_len()).checked_sub(bits.into())?;
+    BlockSize::new(block.family(), length).ok()
+}
+
+/// The size of the last range, or a larger one if that is too small.
+fn size_for(smallest: Option<BlockSize>, last: Block) -> BlockSize {
+    match smallest {
+        Some(smallest) if smallest.prefix_len() < last.prefix_len() => smallest,
+        _ => last.size(),
+    }
 }
