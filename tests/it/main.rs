@@ -91,6 +91,7 @@ mod real_manifests;
 mod removed_blocks;
 mod report;
 mod restore;
+mod retired_ranges;
 mod retry;
 mod review_forges;
 mod review_gitea;

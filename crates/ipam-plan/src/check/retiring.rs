@@ -112,13 +112,12 @@ fn unused_finding(pool: &Pool, cidr: Block, retiring: &[&PoolRange]) -> Option<F
     let ranges = retiring.iter().map(|range| range.block);
     let rest = cidr.without(&merge(ranges.clone().map(Block::range)), size);
     let ranges = joined(ranges, ", ");
+    let rest = joined(rest, ", ");
     let message = format!("pool `{name}` retires {ranges}, and no block of it is in use");
-    let help = match rest.is_empty() {
-        true => format!("remove {cidr} from `cidrs`, and {ranges} from `retiring`"),
-        false => {
-            let rest = joined(rest, ", ");
-            format!("remove {ranges} from `retiring`, and in `cidrs` replace {cidr} by {rest}")
-        }
+    let help = match (rest.as_str(), ranges == cidr.to_string()) {
+        ("", true) => format!("remove {cidr} from `cidrs` and `retiring`"),
+        ("", false) => format!("remove {cidr} from `cidrs`, and {ranges} from `retiring`"),
+        _ => format!("remove {ranges} from `retiring`, and in `cidrs` replace {cidr} by {rest}"),
     };
     let finding = Finding::new(Severity::Info, Rule("range-retired"), message);
     let first = retiring.first()?;
