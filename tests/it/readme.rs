@@ -140,5 +140,5 @@ fn the_upgrade_page_names_the_formats_that_are_written() {
 #[test]
 fn the_readme_is_short() {
     let lines = read("README.md").lines().count();
-    assert!(lines <= 150, "{lines}");
+    assert!(lines <= 120, "{lines}");
 }
