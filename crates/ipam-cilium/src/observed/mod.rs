@@ -89,7 +89,8 @@ pub use protobuf::{
     Encoding, ProtobufEvent, ProtobufList, ProtobufObject, ProtobufStatus, WireError,
     cheapest_encoding, value_of_protobuf,
 };
-pub use read::{Reader, Understood};
+pub use read::Reader;
+pub use read_node::Understood;
 pub use served::{
     Access, CiliumKind, Definitions, FieldSchema, ServedKind, ServedVersion, VersionRole,
 };

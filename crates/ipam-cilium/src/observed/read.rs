@@ -13,7 +13,7 @@ use super::kind::ObservedKind;
 use super::node_allocators::{allocators, service_ranges};
 use super::pod_pools::PodPoolView;
 use super::protobuf::{self, value_of_protobuf};
-use super::read_node::{read_cilium_node, read_node};
+use super::read_node::{Understood, read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
@@ -21,7 +21,7 @@ use super::{
     NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, StoredClaims, UnfinishedMigration,
 };
 use ipam_core::claims::Departure;
-use ipam_core::model::{CiliumVersion, Finding, NodeName, ObjectRef, Rule, Severity};
+use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
 use ipam_core::net::Block;
 
 /// Collects objects into an [`Observed`].
@@ -358,47 +358,6 @@ impl Reader {
         self.observed
             .findings
             .push(finding.help("fix the object; its addresses are not reserved"));
-    }
-}
-
-/// A parsed object of a frequent kind. A cache keeps it, so that it is not parsed again.
-#[derive(Clone, Debug)]
-pub enum Understood {
-    /// A Node.
-    Node(Arc<Node>),
-    /// A CiliumNode.
-    CiliumNode(Arc<CiliumNode>),
-}
-
-impl Understood {
-    /// `None` for other kinds, and for invalid objects: reading the object itself reports the
-    /// fault.
-    pub fn of(kind: ObservedKind, json: &str) -> Option<Understood> {
-        match kind {
-            ObservedKind::Node => read_node(&parse(json).ok()?)
-                .0
-                .map(|node| Understood::Node(Arc::new(node))),
-            ObservedKind::CiliumNode => read_cilium_node(&parse(json).ok()?)
-                .0
-                .map(|node| Understood::CiliumNode(Arc::new(node))),
-            _ => None,
-        }
-    }
-
-    /// The name of the object.
-    pub fn name(&self) -> &NodeName {
-        match self {
-            Understood::Node(node) => &node.name,
-            Understood::CiliumNode(node) => &node.name,
-        }
-    }
-
-    /// The resourceVersion of the object.
-    pub fn resource_version(&self) -> &str {
-        match self {
-            Understood::Node(node) => &node.resource_version,
-            Understood::CiliumNode(node) => &node.version.resource_version,
-        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::kind::ObservedKind;
 use super::view::{
     CiliumNodeView, ManagedFields, NodeAddress, NodeSpec, NodeView, PodCidrAnnotations,
     RequestedPool, owning_node,
@@ -15,6 +17,47 @@ use super::{
 };
 use ipam_core::model::{Labels, NodeName, PerFamily};
 use ipam_core::net::{Address, Block, Family, Range};
+
+/// A parsed object of a frequent kind. A cache keeps it, so that it is not parsed again.
+#[derive(Clone, Debug)]
+pub enum Understood {
+    /// A Node.
+    Node(Arc<Node>),
+    /// A CiliumNode.
+    CiliumNode(Arc<CiliumNode>),
+}
+
+impl Understood {
+    /// `None` for other kinds, and for invalid objects: reading the object itself reports the
+    /// fault.
+    pub fn of(kind: ObservedKind, json: &str) -> Option<Understood> {
+        match kind {
+            ObservedKind::Node => read_node(&serde_json::from_str(json).ok()?)
+                .0
+                .map(|node| Understood::Node(Arc::new(node))),
+            ObservedKind::CiliumNode => read_cilium_node(&serde_json::from_str(json).ok()?)
+                .0
+                .map(|node| Understood::CiliumNode(Arc::new(node))),
+            _ => None,
+        }
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &NodeName {
+        match self {
+            Understood::Node(node) => &node.name,
+            Understood::CiliumNode(node) => &node.name,
+        }
+    }
+
+    /// The resourceVersion of the object.
+    pub fn resource_version(&self) -> &str {
+        match self {
+            Understood::Node(node) => &node.resource_version,
+            Understood::CiliumNode(node) => &node.version.resource_version,
+        }
+    }
+}
 
 /// The Node. If its name is invalid, only the blocks that it shows.
 pub(super) fn read_node(view: &NodeView<'_>) -> (Option<Node>, Vec<Block>) {
