@@ -1,6 +1,7 @@
 //! `docs`: builds the documentation site with mdBook and checks every link, in the site and in the
 //! repository's Markdown files.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,9 @@ use xtask::line::Line;
 use crate::{cargo, links};
 
 const MDBOOK: &str = "0.5.4";
+
+/// The site in one sentence.
+const ABOUT: &str = "Pod CIDRs and LoadBalancer addresses of a Cilium cluster, from YAML in Git. Each page is here as Markdown.";
 
 /// Build the documentation site into target/book and check its links.
 #[derive(Debug, Default, clap::Args)]
@@ -26,6 +30,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     build()?;
     let root = cargo::root();
+    write_for_machines(&root)?;
     let site = links::Site::read(&root.join("target/book"))?;
     let mut faults = site.faults();
     faults.extend(site.unlisted(&root.join("docs/src"))?);
@@ -57,6 +62,21 @@ fn build() -> Result<()> {
         bail!("`mdbook build docs` failed or warned:\n{told}");
     }
     Ok(())
+}
+
+/// Puts each page as Markdown beside its HTML, and a list of them as `llms.txt`.
+fn write_for_machines(root: &Path) -> Result<()> {
+    let (pages, book) = (root.join("docs/src"), root.join("target/book"));
+    let contents = std::fs::read_to_string(pages.join("SUMMARY.md"))?;
+    for line in contents.lines() {
+        let page = line.split_once("](").and_then(|(_, rest)| rest.split_once(')'));
+        if let Some((page, _)) = page {
+            std::fs::copy(pages.join(page), book.join(page)).with_context(|| page.to_owned())?;
+        }
+    }
+    let contents = contents.trim_start_matches("# Summary").trim_start();
+    let text = format!("# cilium-ipam\n\n> {ABOUT}\n\n{contents}");
+    std::fs::write(book.join("llms.txt"), text).context("llms.txt cannot be written")
 }
 
 /// The Markdown files of the repository outside of the site, relative to its root.
