@@ -1,5 +1,5 @@
-//! The page that shows what is foretold, by version: a column for each operator. A run fills or
-//! compares the column of its own operator, so the page cannot age.
+//! The table of predictions, with a column for each operator. A run fills or compares the column of
+//! its own operator, so the table stays current.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use super::scenario::{Scenario, scenarios};
 const DEPENDS: &str = "depends";
 const OF_ONE_SECOND: &str = "pools of one second";
 
-const PAGE: &str = "docs/src/reference/transitions.md";
+const PAGE: &str = "docs/transitions.md";
 const VERSIONS: [CiliumVersion; 6] = [
     CiliumVersion::V1_15,
     CiliumVersion::V1_16,
@@ -26,31 +26,31 @@ const VERSIONS: [CiliumVersion; 6] = [
 const PANICS: &str = "panics";
 const NOT_RUN: &str = "not run";
 const HEAD: &str = "\
-# What every edit, restart and change does to addresses
+# Predicted effects of each change on LoadBalancer addresses
 
-`cilium-ipam` foretells which LoadBalancer addresses Services keep. This table shows what it foretells for each
-scenario, by the version of Cilium's operator. The tests run every scenario on the real operator of each column,
-and fail if anything else happens.
+For maintainers. [The reference](src/reference/transitions.md) has the summary. Each cell is what `cilium-ipam` predicts
+for a scenario, by the version of Cilium's operator. The tests run every scenario on the real operator of the
+column, and fail if the operator does anything else.
 
-Before the slash: what the changes of the scenario do. After it: what restarts of the operator do afterwards.
+Before the slash: the effect of the scenario's changes. After it: the effect of later restarts of the operator.
 
 | word | means |
 |---|---|
 | keeps | Every Service keeps its address. |
-| may change | A Service may lose its address, or get another one: Cilium's order of work decides. |
+| may change | A Service may lose its address or get another one, depending on the order in which Cilium works. |
 | changes | A Service gets another address. |
 | loses | A Service is left without an address. |
-| panics | A fault of this release: its operator panics, once or at each start. Services keep what they have. |
-| depends | Pools that are made in one second have no order: addresses may change at a restart. In two seconds, they keep. |
+| panics | A bug in this release: its operator panics, once or at each start. Services keep their addresses. |
+| depends | Pools created in the same second have no order: a restart may change addresses. Pools created in different seconds keep them. |
 
-The scenarios, action by action, are in `tests/it/transitions/scenarios.txt`. Run them with
-`cargo test --test it transitions -- --include-ignored`. `cargo xtask testbed build --all-operators`
-builds the operators that the other tests do without.
+`tests/it/transitions/scenarios.txt` describes the scenarios, action by action. To run them, build all operators with
+`cargo xtask testbed build --all-operators`, then `cargo test --test it transitions -- --include-ignored`.
 
-What no state of the cluster shows, and what is therefore not foretold: after `allowFirstLastIPs` went from `Yes` to
-`No` and back, Cilium 1.15 to 1.19 gives a first or last address a second time, although a Service has it.
+Not predicted, because no object in the cluster shows it: after `allowFirstLastIPs` goes from `Yes` to `No` and back,
+Cilium 1.15 to 1.19 assigns a first or last address a second time, although a Service has it.
 
-1.20.2 was built with gobgp 4.5.0, as the version that it names cannot be downloaded. LB-IPAM does not use it.
+The operator 1.20.2 was built with gobgp 4.5.0, because the version it names cannot be downloaded. LB-IPAM does not
+use gobgp.
 ";
 
 type Cells = BTreeMap<(String, CiliumVersion), String>;
