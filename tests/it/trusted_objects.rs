@@ -1,5 +1,5 @@
-//! The table of trusted objects on the security page: each row names a test, each kind has a row, and
-//! objects of a tenant elsewhere change nothing.
+//! The table in `docs/trusted-objects.md`: each row names a test, each kind has a row, and objects of
+//! a tenant elsewhere change nothing.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -16,7 +16,7 @@ const POOL: &str = "{cidrs: [10.20.0.0/16], blockSize: 24}";
 
 /// The cells of each row.
 fn rows() -> Vec<Vec<String>> {
-    let page = std::fs::read_to_string(repository().join("docs/src/concepts/security.md")).unwrap();
+    let page = std::fs::read_to_string(repository().join("docs/trusted-objects.md")).unwrap();
     let table = page.split("<!-- trusted objects -->").nth(1).unwrap();
     let table = table.split("<!-- end -->").next().unwrap();
     let lines = table.lines().filter(|line| line.starts_with('|')).skip(2);
