@@ -159,7 +159,7 @@ fn run(command: &Command, arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Those of the first table of the page "Benchmarks", but for `cni`, which needs Neutron.
+/// Those of the first table of `docs/benchmarks-method.md`, except `cni`, which needs Neutron.
 fn table() -> Vec<Command> {
     vec![
         Command::Plan,
