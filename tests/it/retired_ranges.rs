@@ -43,10 +43,7 @@ fn started(version: CiliumVersion) -> (Server, Operator) {
 
 fn a_retiring_range_gives_nothing_new(version: CiliumVersion) {
     let (server, operator) = started(version);
-    assert_eq!(
-        blocks_of(&server, "a"),
-        ["10.20.0.0/26", "10.20.0.64/26"]
-    );
+    assert_eq!(blocks_of(&server, "a"), ["10.20.0.0/26", "10.20.0.64/26"]);
     write_pool(
         &server,
         &format!("cidrs: [{OLD}, {NEW}], retiring: [{OLD}]"),
@@ -58,10 +55,7 @@ fn a_retiring_range_gives_nothing_new(version: CiliumVersion) {
     assert_eq!(finding["rule"], "range-retiring", "{plan:#}");
     let message = finding["message"].as_str().unwrap();
     assert!(message.contains("2 of 4 blocks"), "{message}");
-    assert_eq!(
-        blocks_of(&server, "b"),
-        ["10.21.0.0/26", "10.21.0.64/26"]
-    );
+    assert_eq!(blocks_of(&server, "b"), ["10.21.0.0/26", "10.21.0.64/26"]);
     drop(operator);
     let flags = ["--ipam=multi-pool", "--enable-ipv6=false"];
     let _operator = Operator::start(&server.programs, &server.plane, version, &flags).unwrap();

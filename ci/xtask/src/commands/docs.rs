@@ -69,7 +69,9 @@ fn write_for_machines(root: &Path) -> Result<()> {
     let (pages, book) = (root.join("docs/src"), root.join("target/book"));
     let contents = std::fs::read_to_string(pages.join("SUMMARY.md"))?;
     for line in contents.lines() {
-        let page = line.split_once("](").and_then(|(_, rest)| rest.split_once(')'));
+        let page = line
+            .split_once("](")
+            .and_then(|(_, rest)| rest.split_once(')'));
         if let Some((page, _)) = page {
             std::fs::copy(pages.join(page), book.join(page)).with_context(|| page.to_owned())?;
         }

@@ -17,8 +17,8 @@ use super::read_node::{Understood, read_cilium_node, read_node};
 use super::settings::{AgentView, NodeConfigView};
 use super::view::{CiliumNodeView, ConfigMapView, NodeView, ServiceCidrView};
 use super::{
-    AddressPoolsServed, BlindSpot, CiliumNode, Definitions, Evidence, Node, NodeConfig,
-    NodeConfigs, NodeConfigsServed, Observed, PodPoolsServed, StoredClaims, UnfinishedMigration,
+    AddressPoolsServed, BlindSpot, Definitions, Evidence, NodeConfig, NodeConfigs,
+    NodeConfigsServed, Observed, PodPoolsServed, StoredClaims, UnfinishedMigration,
 };
 use ipam_core::claims::Departure;
 use ipam_core::model::{CiliumVersion, Finding, ObjectRef, Rule, Severity};
