@@ -13,7 +13,7 @@ use super::target::{Target, read_cluster};
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{Columns, capacity, capacity_markdown};
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{ClusterCache, Extent, Opening};
+use ipam_cluster::{ClusterCache, Extent, Opening, Role};
 use ipam_controller::{
     ControllerEvent, HttpServer, Job, Loaded, Scope, Telemetry, load, watch_capacity,
 };
@@ -95,6 +95,8 @@ async fn listen(
         printer.on_event(&event);
     };
     let cache = ClusterCache::new(cluster);
+    // Before the first list, or there would be another one.
+    cache.set_role(Role::Leader);
     tokio::select! {
         () = ending => {}
         never = cache.keep() => match never {},

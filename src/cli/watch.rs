@@ -12,7 +12,7 @@ use super::interruption::holder;
 use super::live_map::{self, MapServer, listen_address};
 use super::target::Target;
 use super::{Common, ExitStatus, Format, valid};
-use ipam_cluster::{ClusterCache, Opening};
+use ipam_cluster::{ClusterCache, Opening, Role};
 use ipam_controller::{
     ControllerEvent, Directory, HttpServer, Parallelism, Scope, Telemetry, Watch, load, watch,
 };
@@ -83,6 +83,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         printer.on_event(&event);
     };
     let cache = ClusterCache::new(cluster);
+    // Before the first list, or there would be another one.
+    cache.set_role(Role::Leader);
     tokio::select! {
         never = cache.keep() => match never {},
         never = serve(telemetry.as_ref()) => match never {},

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use crate::{ControllerEvent, OnEvent, Telemetry};
-use ipam_cluster::{ClusterCache, ClusterError, Extent, Follow, Role, Trouble, observe};
+use ipam_cluster::{ClusterCache, ClusterError, Extent, Follow, Trouble, observe};
 use ipam_plan::capacity::capacity;
 
 /// Shortest time from one count to the next. Prometheus rarely asks more often.
@@ -16,13 +16,12 @@ const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
 
 /// Counts after each change of the cluster, for as long as the future is polled. The caller keeps
-/// `cache` up to date. Troubles are reported when they begin and end.
+/// `cache` up to date, as a leader. Troubles are reported when they begin and end.
 pub async fn watch_capacity<C: Follow>(
     cache: &ClusterCache<C>,
     telemetry: &Telemetry,
     on_event: &mut OnEvent<'_>,
 ) -> Infallible {
-    cache.set_role(Role::Leader);
     let mut reported: Option<Trouble> = None;
     loop {
         // Without an event, the time is over: both are reasons to count.

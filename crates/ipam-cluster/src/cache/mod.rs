@@ -82,10 +82,8 @@ impl<C: Follow> ClusterCache<C> {
     /// Sets what the cache is used for. A new leader lists everything anew. A standby only follows,
     /// to know what a restore makes the cluster forget: it puts off re-lists until it leads.
     pub fn set_role(&self, role: Role) {
-        self.lock().set_role(role);
-        match role {
-            Role::Leader => self.relist.notify_one(),
-            Role::Standby => {}
+        if self.lock().set_role(role) == CacheEffect::Resync {
+            self.relist.notify_one();
         }
     }
 

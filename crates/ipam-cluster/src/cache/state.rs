@@ -105,11 +105,10 @@ pub(super) struct RelistEpoch {
 
 impl State {
     /// A new leader lists everything first: what it cached before may be old.
-    pub(super) fn set_role(&mut self, role: Role) {
-        self.role = role;
-        match role {
-            Role::Leader => self.relists_requested += 1,
-            Role::Standby => {}
+    pub(super) fn set_role(&mut self, role: Role) -> CacheEffect {
+        match (std::mem::replace(&mut self.role, role), role) {
+            (Role::Standby, Role::Leader) => self.request_relist(),
+            (Role::Leader, _) | (_, Role::Standby) => CacheEffect::None,
         }
     }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -128,6 +128,8 @@ impl<C: Follow> ClusterCache<C> {
 
     /// Lists everything in the order that plans read in, with the same checks.
     async fn list_all(&self) -> Result<(), ClusterError> {
+        // This list answers a request that came before it.
+        let _ = self.relist.notified().now_or_never();
         let epoch = self.lock().begin_relist();
         let recorder = Recorder::new(&self.cluster);
         observe(&recorder, Extent::Plan).await?;
