@@ -10,6 +10,7 @@ use super::apply_reviewed::{Review, ReviewArguments};
 use super::apply_saved::{
     Approved, Window, WindowArguments, expected_plan, of_files, saved_changes, saved_plan, waivers,
 };
+use super::completions;
 use super::failure::Failure;
 use super::files::{
     Revision, SafetyArguments, SelectionArguments, check_objects, duration, output_file,
@@ -38,7 +39,8 @@ use ipam_plan::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy, or a plan that `plan --out FILE` or an earlier
     /// apply saved.
-    #[arg(value_name = "DIR|PLANFILE", default_value = "pools")]
+    #[arg(value_name = "DIR|PLANFILE", default_value = "pools",
+        add = completions::directories_and_plans())]
     what: PathBuf,
     #[command(flatten)]
     revision: Revision,

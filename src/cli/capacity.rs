@@ -25,7 +25,7 @@ use ipam_plan::capacity::{Capacity, CapacityDocument};
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only what the
     /// cluster has.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Show only what the cluster has, even if `pools` exists.
     #[arg(long, conflicts_with_all = ["directory", "revision"])]

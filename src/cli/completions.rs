@@ -1,9 +1,36 @@
-//! `completions`: prints a completion script for a shell.
+//! `completions`: prints a completion script for a shell. The script calls `cilium-ipam` with
+//! [`VARIABLE`] for each completion, so that names of nodes, pools and Services come from the files
+//! and the cluster that the typed line selects. A completion must never print an error.
 
-use clap_complete::Shell;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{ArgMatches, FromArgMatches};
+use clap_complete::env::{CompleteEnv, Shells};
+use clap_complete::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, Shell,
+};
 
 use super::failure::Failure;
-use super::{ExitStatus, output};
+use super::files::spelled_one_way;
+use super::target::read_cluster;
+use super::{Common, ExitStatus, interface, output, runtime};
+use ipam_cluster::Extent;
+use ipam_cluster::live::contexts;
+use ipam_config::source::Location;
+use ipam_controller::load;
+use ipam_core::model::{LimitName, Waiver};
+
+/// The name of the command that the scripts complete.
+const NAME: &str = "cilium-ipam";
+
+/// The environment variable with which a script asks for a completion. Its value is the shell.
+const VARIABLE: &str = "_CILIUM_IPAM_COMPLETE";
+
+/// How long a completion reads the cluster. A person waits for it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
@@ -14,13 +41,177 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
-    let mut script = Vec::new();
-    clap_complete::generate(
-        arguments.shell,
-        &mut super::interface::command(),
-        "cilium-ipam",
-        &mut script,
-    );
+    let (mut script, shells) = (Vec::new(), Shells::builtins());
+    let shell = arguments.shell.to_string();
+    let Some(completer) = shells.completer(&shell) else {
+        return Err(Failure::Failed(format!("no completion for {shell}")));
+    };
+    completer.write_registration(VARIABLE, NAME, NAME, NAME, &mut script)?;
     output::script(&String::from_utf8_lossy(&script))?;
     Ok(ExitStatus::Done)
+}
+
+/// Answers the script of a shell. Returns `false` if this is not a completion.
+pub(super) fn answered() -> Result<bool, clap::Error> {
+    CompleteEnv::with_factory(interface::command)
+        .var(VARIABLE)
+        .try_complete(std::env::args_os(), std::env::current_dir().ok().as_deref())
+}
+
+/// Names of objects.
+#[derive(Debug, Default)]
+struct Names {
+    nodes: Vec<String>,
+    pools: Vec<String>,
+    services: Vec<String>,
+}
+
+impl Names {
+    /// The names in the files and in the cluster that the typed line selects. Empty if they cannot
+    /// be read.
+    fn read() -> Names {
+        let Some((common, directory)) = typed() else {
+            return Names::default();
+        };
+        let loaded = load(&Location {
+            directory: spelled_one_way(&directory),
+            revision: None,
+        });
+        let pools = loaded.desired.pools.keys();
+        let mut names = Names {
+            pools: pools.map(ToString::to_string).collect(),
+            ..Names::default()
+        };
+        let Ok(runtime) = runtime() else {
+            return names;
+        };
+        let read = runtime.block_on(async {
+            let reading = async move { read_cluster(&common, Extent::Plan).await };
+            tokio::time::timeout(PATIENCE, tokio::spawn(reading)).await
+        });
+        runtime.shutdown_background();
+        if let Ok(Ok(Ok(observed))) = read {
+            names.nodes = observed.nodes.keys().map(ToString::to_string).collect();
+            names.services = observed.services.keys().map(ToString::to_string).collect();
+        }
+        names
+    }
+
+    /// All names with their kinds, as `--target` expects them.
+    fn of_kinds(self) -> impl Iterator<Item = String> {
+        let with = |kind: &'static str| move |name: String| format!("{kind}/{name}");
+        let nodes = self.nodes.into_iter().map(with("node"));
+        let pools = self.pools.into_iter().map(with("pool"));
+        nodes
+            .chain(pools)
+            .chain(self.services.into_iter().map(with("service")))
+    }
+}
+
+/// The global flags and the directory of the typed line, as far as they can be read.
+fn typed() -> Option<(Common, PathBuf)> {
+    let matches = typed_matches()?;
+    let common = Common::from_arg_matches(&matches).ok()?;
+    let directory = ["directory", "what"].into_iter().find_map(|id| {
+        let given = matches.try_get_one::<PathBuf>(id).ok()??;
+        given.is_dir().then(|| given.clone())
+    });
+    Some((common, directory.unwrap_or_else(|| PathBuf::from("pools"))))
+}
+
+/// The arguments of the last command in the typed line.
+fn typed_matches() -> Option<ArgMatches> {
+    let line: Vec<OsString> = std::env::args_os()
+        .skip_while(|word| word != "--")
+        .skip(1)
+        .collect();
+    let mut command = interface::lenient_command();
+    let mut matches = command.try_get_matches_from_mut(line).ok()?;
+    while let Some((_, below)) = matches.remove_subcommand() {
+        matches = below;
+    }
+    Some(matches)
+}
+
+fn candidates<N: ToString>(names: impl IntoIterator<Item = N>) -> Vec<CompletionCandidate> {
+    let candidate = |name: N| CompletionCandidate::new(name.to_string());
+    names.into_iter().map(candidate).collect()
+}
+
+/// Completes names of nodes.
+pub(super) fn nodes() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(Names::read().nodes))
+}
+
+/// Completes names of pools.
+pub(super) fn pools() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(Names::read().pools))
+}
+
+/// Completes Services as `NAMESPACE/NAME`.
+pub(super) fn services() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(Names::read().services))
+}
+
+/// Completes what `--target` takes.
+pub(super) fn targets() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(Names::read().of_kinds()))
+}
+
+/// Completes names of nodes and pools, and Services as `NAMESPACE/NAME`.
+pub(super) fn objects() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let Names {
+            nodes,
+            pools,
+            services,
+        } = Names::read();
+        let names: BTreeSet<String> = [nodes, pools, services].into_iter().flatten().collect();
+        candidates(names)
+    })
+}
+
+/// Completes contexts of the kubeconfig.
+pub(super) fn of_kubeconfig() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let typed = typed().and_then(|(common, _)| common.kubeconfig);
+        candidates(contexts(typed.as_deref()))
+    })
+}
+
+/// Completes waivers. The number of a `lost-addresses=N` follows.
+pub(super) fn waivers() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let limits = LimitName::all().map(Waiver::Limit);
+        let mut names: Vec<String> = limits.map(|waiver| waiver.to_string()).collect();
+        names.extend([
+            Waiver::LastAddressPools.to_string(),
+            "lost-addresses=".to_owned(),
+        ]);
+        candidates(names)
+    })
+}
+
+/// Completes limits. Their number follows.
+pub(super) fn limits() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| candidates(LimitName::all().map(|name| format!("{name}="))))
+}
+
+/// Completes files that may hold a cluster.
+pub(super) fn cluster_files() -> ArgValueCompleter {
+    of_types(&["json", "yaml", "yml", "zip"])
+}
+
+/// Completes directories, and saved plans.
+pub(super) fn directories_and_plans() -> ArgValueCompleter {
+    of_types(&["json"])
+}
+
+/// Completes files with one of these extensions, and directories.
+fn of_types(extensions: &'static [&'static str]) -> ArgValueCompleter {
+    let is_of_type = move |path: &Path| {
+        let extension = path.extension().and_then(OsStr::to_str);
+        path.is_dir() || extension.is_some_and(|extension| extensions.contains(&extension))
+    };
+    ArgValueCompleter::new(PathCompleter::any().filter(is_of_type))
 }

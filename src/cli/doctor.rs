@@ -24,7 +24,7 @@ use ipam_plan::check::files_in_cluster;
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only the
     /// cluster is examined.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Examine only the cluster, even if `pools` exists.
     #[arg(long, conflicts_with_all = ["directory", "revision"])]

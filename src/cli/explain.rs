@@ -1,6 +1,7 @@
 //! `explain`: why a node has its block, what a pool has left, which object has an address, which
 //! pool a Service can use, whether two Services share an address.
 
+use super::completions;
 use super::failure::Failure;
 use super::files::Files;
 use super::target::read_valid;
@@ -20,10 +21,10 @@ use ipam_plan::plan::Selected;
 pub(super) struct Arguments {
     /// A node or a pool by its name, also as `node/NAME` or `pool/NAME`; an address; a CIDR; or a
     /// Service as NAMESPACE/NAME.
-    #[arg(value_name = "NODE|POOL|ADDRESS|CIDR|SERVICE")]
+    #[arg(value_name = "NODE|POOL|ADDRESS|CIDR|SERVICE", add = completions::objects())]
     subject: String,
     /// Explain whether the Service shares an address with this one, and why not.
-    #[arg(long, value_name = "NAMESPACE/NAME")]
+    #[arg(long, value_name = "NAMESPACE/NAME", add = completions::services())]
     with: Option<ServiceName>,
     #[command(flatten)]
     files: Files,

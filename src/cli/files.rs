@@ -6,11 +6,13 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use clap::ValueHint;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
+use super::completions;
 use super::failure::Failure;
 use ipam_cilium::observed::Observed;
 use ipam_config::source::Location;
@@ -23,7 +25,7 @@ use ipam_plan::plan::{PlanDocument, Selected, Selection};
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Files {
     /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
+    #[arg(value_name = "DIR", default_value = "pools", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     #[command(flatten)]
     revision: Revision,
@@ -196,10 +198,10 @@ pub(super) struct SelectionArguments {
     /// `service/NAMESPACE/NAME`, or `label:SELECTOR` for nodes. Repeatable. Blocks are chosen as in
     /// the whole plan, which counts the changes that it leaves out. A Service comes with the
     /// changes of all LoadBalancer pools, because its address may need them.
-    #[arg(long, value_name = "OBJECT")]
+    #[arg(long, value_name = "OBJECT", add = completions::targets())]
     target: Vec<Selected>,
     /// Leave out the changes of this object, spelled as for --target. Repeatable.
-    #[arg(long, value_name = "OBJECT")]
+    #[arg(long, value_name = "OBJECT", add = completions::targets())]
     exclude: Vec<Selected>,
     /// Keep only the changes of nodes with these labels, such as `rack=a,!gpu`: the same as
     /// `--target label:SELECTOR`.
@@ -265,16 +267,16 @@ pub(super) fn check_objects(
 pub(super) struct SafetyArguments {
     /// Allow the plan to exceed this limit, such as `release-percent`, or to take this many
     /// addresses from Services, such as `lost-addresses=3`. Repeatable.
-    #[arg(long, value_name = "WAIVER")]
+    #[arg(long, value_name = "WAIVER", add = completions::waivers())]
     waive: Vec<Waiver>,
     /// Set a limit, such as `disruptive-count=3`, if that of the Policy is higher or missing.
-    #[arg(long, value_name = "LIMIT=N")]
+    #[arg(long, value_name = "LIMIT=N", add = completions::limits())]
     limit: Vec<Setting>,
     /// Also protect this node.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = completions::nodes())]
     protect_node: Vec<NodeName>,
     /// Also protect this pool.
-    #[arg(long, value_name = "POOL")]
+    #[arg(long, value_name = "POOL", add = completions::pools())]
     protect_pool: Vec<PoolName>,
 }
 

@@ -3,8 +3,10 @@
 
 use std::path::PathBuf;
 
+use clap::ValueHint;
 use jiff::Timestamp;
 
+use super::completions;
 use super::failure::Failure;
 use super::files::date;
 use super::{Common, ExitStatus, Format, output};
@@ -18,10 +20,10 @@ use ipam_doctor::history::Subject;
 pub(super) struct Arguments {
     /// An address; a CIDR; a node by its name, also as `node/NAME`; a Service as NAMESPACE/NAME; or a
     /// pool as `pool/NAME`.
-    #[arg(value_name = "NODE|SERVICE|ADDRESS|CIDR")]
+    #[arg(value_name = "NODE|SERVICE|ADDRESS|CIDR", add = completions::objects())]
     subject: String,
     /// The directory of pools, pins and policy. It need not exist today.
-    #[arg(value_name = "DIR", default_value = "pools")]
+    #[arg(value_name = "DIR", default_value = "pools", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// The Git revision with which the history ends.
     #[arg(long, value_name = "REV", default_value = "HEAD")]

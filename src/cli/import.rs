@@ -33,7 +33,7 @@ use ipam_import::proposal::Remark;
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.
-    #[arg(value_name = "DIR", default_value = "pools")]
+    #[arg(value_name = "DIR", default_value = "pools", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
     /// What to import.
     #[arg(long, value_enum, value_name = "SOURCE", default_value = "cluster")]

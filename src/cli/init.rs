@@ -40,7 +40,7 @@ const SCHEMA: &str = ".cilium-ipam/schema.json";
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.
-    #[arg(value_name = "DIR", default_value = "pools")]
+    #[arg(value_name = "DIR", default_value = "pools", value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
     /// CIDRs of the pods, IPv4 and IPv6. Default: those of the cluster.
     #[arg(long = "cidr", value_name = "LIST", value_delimiter = ',', value_parser = words::cidr)]

@@ -104,6 +104,12 @@ pub(super) fn command() -> Command {
     complete(Arguments::command(), &Overridden::default())
 }
 
+/// As [`command`], for a line that is not yet complete.
+pub(super) fn lenient_command() -> Command {
+    let command = Arguments::command().ignore_errors(true);
+    complete(command, &Overridden::default())
+}
+
 fn complete(command: Command, overridden: &Overridden) -> Command {
     let mut command = with_environment(command, PREFIX, overridden);
     // Only a built command has the global flags in its subcommands.

@@ -7,12 +7,12 @@ mod thaw;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueHint};
 
 use super::failure::Failure;
 use super::new_files::{NewFile, trial};
 use super::target::read_valid;
-use super::{Common, ExitStatus, Format};
+use super::{Common, ExitStatus, Format, completions};
 use ipam_cilium::observed::{Observed, ObservedKind};
 use ipam_cluster::{ClusterError, Extent};
 use ipam_config::source::Location;
@@ -48,10 +48,10 @@ enum Command {
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
     /// The directory of pools, pins and policy.
-    #[arg(value_name = "DIR", default_value = "pools")]
+    #[arg(value_name = "DIR", default_value = "pools", value_hint = ValueHint::DirPath)]
     directory: PathBuf,
     /// Only this Service. For several Services, give it several times. Default: all.
-    #[arg(long = "service", value_name = "NAMESPACE/NAME")]
+    #[arg(long = "service", value_name = "NAMESPACE/NAME", add = completions::services())]
     services: Vec<ServiceName>,
     /// Print what would be written or removed, and change no file.
     #[arg(long)]

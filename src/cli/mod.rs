@@ -64,6 +64,7 @@ use failure::Failure;
 use jiff::SignedDuration;
 use output::Format;
 use target::Target;
+use tokio::runtime::Runtime;
 
 use crate::render::Detail;
 use ipam_cluster::Opening;
@@ -90,13 +91,13 @@ struct Common {
     /// read. Repeat the flag for objects in several files: together they are one cluster, and `apply`
     /// takes one file.
     #[arg(long = "cluster-file", alias = "cluster", global = true, value_name = "FILE",
-        conflicts_with_all = ["kubeconfig", "context"])]
+        conflicts_with_all = ["kubeconfig", "context"], add = completions::cluster_files())]
     cluster_files: Vec<PathBuf>,
     /// The kubeconfig file to use.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The kubeconfig context to use.
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, value_name = "NAME", add = completions::of_kubeconfig())]
     context: Option<String>,
     /// The namespace of Cilium's DaemonSet, operator and ConfigMap. Default: `kube-system`; if it has
     /// no `cilium-config`, the only other namespace that has one and whose agents run on nodes.
@@ -215,6 +216,11 @@ const STACK: usize = 16 * 1024 * 1024;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    match completions::answered() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(_) => return ExitCode::FAILURE,
+    }
     let arguments = match interface::arguments(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(error) => return failure::usage(&error),
@@ -223,14 +229,7 @@ pub fn main() -> ExitCode {
         output::without_colours();
     }
     let detail = arguments.common.detail();
-    // With two workers, a connection and its reader wake each other for every few kilobytes.
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let outcome = match runtime
-        .worker_threads(1)
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build()
-    {
+    let outcome = match runtime() {
         Ok(runtime) => {
             let outcome = runtime.block_on(async {
                 tokio::spawn(run(arguments))
@@ -246,6 +245,16 @@ pub fn main() -> ExitCode {
         ))),
     };
     failure::exit_code(outcome, detail)
+}
+
+fn runtime() -> std::io::Result<Runtime> {
+    // With two workers, a connection and its reader wake each other for every few kilobytes.
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime
+        .worker_threads(1)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
 }
 
 async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {

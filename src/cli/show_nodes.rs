@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::completions;
 use super::failure::Failure;
 use super::files::{Names, Revision};
 use super::show::{Column, or_dash, print, read_and_plan};
@@ -20,7 +21,7 @@ use ipam_plan::plan::{Blocked, NodeChange, Plan, Target, node_changes};
 pub(super) struct Flags {
     /// Names of nodes, and the directory of pools, pins and policy. An argument with a `/` that is
     /// not `node/NAME`, or that exists on disk, is the directory. Default: all nodes, and `pools`.
-    #[arg(value_name = "NAME|DIR")]
+    #[arg(value_name = "NAME|DIR", add = completions::nodes())]
     names: Vec<String>,
     #[command(flatten)]
     revision: Revision,

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::failure::Failure;
 use super::plan::page;
-use super::{Common, ExitStatus, Format, foreign_commands, output, plan_file};
+use super::{Common, ExitStatus, Format, completions, foreign_commands, output, plan_file};
 use crate::render::human;
 
 /// A plan file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
     /// A plan that `plan --out FILE` saved, or an undo plan that an apply wrote.
-    #[arg(value_name = "PLANFILE")]
+    #[arg(value_name = "PLANFILE", add = completions::directories_and_plans())]
     file: PathBuf,
     /// Output format.
     #[arg(long, short, value_parser = Format::report(), default_value = "human")]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::completions;
 use super::failure::Failure;
 use super::files::{Names, Revision};
 use super::show::{Column, or_dash, print, read_and_plan};
@@ -18,7 +19,7 @@ use ipam_plan::plan::{Misplaced, Plan, PoolUse, nodes_by_pool, pool_use};
 pub(super) struct Flags {
     /// Names of pools, and the directory of pools, pins and policy. An argument with a `/` that is
     /// not `pool/NAME`, or that exists on disk, is the directory. Default: all pools, and `pools`.
-    #[arg(value_name = "NAME|DIR")]
+    #[arg(value_name = "NAME|DIR", add = completions::pools())]
     names: Vec<String>,
     #[command(flatten)]
     revision: Revision,

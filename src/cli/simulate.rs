@@ -21,7 +21,7 @@ use ipam_plan::simulate::{Group, NodesChange, SimulationDocument, simulate};
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only what the
     /// cluster has.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Use only what the cluster has, even if `pools` exists.
     #[arg(long, conflicts_with_all = ["directory", "revision"])]

@@ -24,7 +24,7 @@ use ipam_doctor::upgrade::{Files, upgrade};
 pub(super) struct Arguments {
     /// The directory of pools, pins, policy and other objects of Cilium: entries then name the lines
     /// to change. Default: `pools` if it exists.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
     /// Judge only the cluster, even if `pools` exists.
     #[arg(long, conflicts_with_all = ["directory", "revision"])]

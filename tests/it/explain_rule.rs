@@ -97,14 +97,6 @@ fn without_a_code_all_are_listed() {
 }
 
 #[test]
-fn shells_complete_codes() {
-    let script = run(repository(), &["completions", "bash"]).expect(0).stdout;
-    for page in rules::pages() {
-        assert!(script.contains(page.code), "{}", page.code);
-    }
-}
-
-#[test]
 fn every_page_of_the_reference_is_of_a_family() {
     let folder = repository().join("docs/src/reference/rules");
     let entries = std::fs::read_dir(folder).unwrap();

@@ -17,6 +17,7 @@ mod comment_big;
 mod comment_forges;
 mod comment_gitea;
 mod comment_risks;
+mod completions;
 mod credentials;
 mod deleted_nodes;
 mod determinism;

@@ -13,6 +13,7 @@ use super::plan::{Scheduled, saved_schedule, scheduled, tell_windows};
 use super::progress::Progress;
 use super::session::{SessionArguments, live};
 use super::status::unfinished;
+use crate::cli::completions;
 use crate::cli::interruption::{self, Terminal};
 use crate::render::{count, diagnostics, migration};
 use ipam_cilium::observed::Observed;
@@ -34,7 +35,8 @@ const ATTEMPTS: usize = 5;
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Arguments {
     /// The directory of pools, pins and policy, or a schedule that `migrate plan --out FILE` saved.
-    #[arg(value_name = "DIR|FILE", default_value = "pools")]
+    #[arg(value_name = "DIR|FILE", default_value = "pools",
+        add = completions::directories_and_plans())]
     what: PathBuf,
     #[command(flatten)]
     revision: Revision,

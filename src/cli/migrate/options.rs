@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{EnumValueParser, TypedValueParser as _};
 use jiff::SignedDuration;
 
+use crate::cli::completions;
 use crate::cli::files::duration;
 use ipam_core::model::NodeName;
 use ipam_migrate::migration::{
@@ -18,7 +19,7 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct RequestArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = completions::nodes())]
     node: Vec<NodeName>,
     /// Change Cilium's IPAM mode instead. Every node keeps its block.
     #[arg(

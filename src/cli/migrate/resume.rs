@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use clap::ValueHint;
+
 use super::super::failure::Failure;
 use super::super::files::Revision;
 use super::super::interruption::Interruption;
@@ -12,6 +14,7 @@ use super::options::{CheckArguments, RulesArguments};
 use super::progress::Progress;
 use super::session::{SessionArguments, live};
 use super::status::{no_migration, shown};
+use crate::cli::completions;
 use crate::cli::interruption;
 use crate::render::{migration_status, printable};
 use ipam_cluster::live::LiveCluster;
@@ -27,12 +30,12 @@ use ipam_migrate::migration::{
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct ResumeArguments {
     /// The directory of pools, pins and policy. Default: that of the migration.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: Option<PathBuf>,
     #[command(flatten)]
     revision: Revision,
     /// The kubelet of this node was restarted. Repeatable.
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", add = completions::nodes())]
     kubelet_restarted: Vec<NodeName>,
     #[command(flatten)]
     renewal: RenewalArguments,
@@ -50,7 +53,7 @@ pub(in super::super) struct ResumeArguments {
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct UndoArguments {
     /// The directory of pools, pins and policy. Default: that of the migration.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     directory: Option<PathBuf>,
     #[command(flatten)]
     revision: Revision,

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,13 @@ pub fn kubeconfig_has_cluster(name: &str) -> bool {
             .iter()
             .any(|cluster| cluster.name == name)
     })
+}
+
+/// The contexts of this kubeconfig file, or of the user's. Empty if none can be read.
+pub fn contexts(kubeconfig: Option<&Path>) -> Vec<String> {
+    let read = kubeconfig.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let contexts = read.map(|read| read.contexts).unwrap_or_default();
+    contexts.into_iter().map(|context| context.name).collect()
 }
 
 /// A client for the selected cluster, and the URL of the cluster's API server.

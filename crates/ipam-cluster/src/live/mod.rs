@@ -30,7 +30,7 @@ use super::{
 };
 use ipam_cilium::observed::ObservedKind;
 
-pub use self::connection::{Connection, kubeconfig_has_cluster};
+pub use self::connection::{Connection, contexts, kubeconfig_has_cluster};
 pub use self::custom::Defined;
 pub use connection::{Clock, OnRequest, SentRequest};
 pub use custom::{ForeignKind, ForeignList};
