@@ -34,11 +34,9 @@ use ipam_controller::{
 use ipam_desired::MigrationPolicy;
 use ipam_plan::plan::{Change, Intent, Plan, PlanDocument, RefusalDocument};
 
-/// Carry out a plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The directory of pools, pins and policy, or a plan that `plan --out FILE` or an earlier
-    /// apply saved.
+    /// The directory of pools, pins and policy, or a plan of `plan --out` or of an earlier apply.
     #[arg(value_name = "DIR|PLANFILE", default_value = "pools",
         add = completions::directories_and_plans())]
     what: PathBuf,
@@ -48,20 +46,20 @@ pub(super) struct Arguments {
     #[arg(long)]
     auto_approve: bool,
     /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.
-    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
+    #[arg(long, hide_short_help = true, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
     parallelism: Parallelism,
-    /// How long to wait for another apply that holds the lock, such as `90s` or `5m`.
+    /// How long to wait for the lock of another apply, such as `5m`.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     lock_timeout: SignedDuration,
     /// Do not take the lock. Blocks stay unique without it, but applies may lose races to each
     /// other.
-    #[arg(long, conflicts_with = "lock_timeout")]
+    #[arg(long, hide_short_help = true, conflicts_with = "lock_timeout")]
     no_lock: bool,
-    /// The file for the undo plan. Default: `undo-TIME.json` in the current directory. Without
-    /// reversible changes, none is written.
+    /// The file for the undo plan, if a change can be undone. Default: `undo-TIME.json` in the
+    /// current directory.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     undo_out: Option<PathBuf>,
-    /// Also write the outcome to this file, as `-o json` prints it. `history --applied` reads it.
+    /// Also write the JSON of `-o json` to this file. `history --applied` reads it.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     report_out: Option<PathBuf>,
     #[command(flatten)]

@@ -27,19 +27,36 @@ const WAY_OUT: &str = "review the plan of `cilium-ipam plan`, and apply it with 
 /// Flags for what a pull request has shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ReviewArguments {
-    /// Apply only the plan that our comment showed in the merged pull request, without
-    /// confirmation, and tell the outcome there. Without changes, nothing is needed.
+    /// Apply only the plan that the merged pull request showed.
+    ///
+    /// Needs no confirmation, and posts the outcome in the pull request. Without changes, no comment
+    /// is needed.
     #[arg(long, conflicts_with_all = ["expect_digest", "auto_approve", "directory"])]
     reviewed: bool,
     /// The name of the cluster in that comment.
-    #[arg(long, value_name = "NAME", requires = "reviewed")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "NAME",
+        requires = "reviewed"
+    )]
     cluster_name: Option<String>,
     /// The commit that the merge made. Default: that of the CI job.
-    #[arg(long, value_name = "COMMIT", requires = "reviewed")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "COMMIT",
+        requires = "reviewed"
+    )]
     merge_commit: Option<String>,
     /// The branch that is applied. If the directory has other files there by now, nothing is
     /// applied. Default: the repository's default branch.
-    #[arg(long, value_name = "NAME", requires = "reviewed")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "NAME",
+        requires = "reviewed"
+    )]
     branch: Option<String>,
     #[command(flatten)]
     forge: ForgeArguments,

@@ -188,9 +188,11 @@ enum OutsideWindows {
 /// Flags for the time of an apply.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct WindowArguments {
-    /// Begin to write only while a maintenance window of the Policy (`migration.windows`) is open.
-    /// Outside of them, exit with 4, or wait without the lock and plan again then. Without changes,
-    /// or without windows in the Policy, any time will do. Default: do not look at windows.
+    /// Begin to write only in a maintenance window of the Policy.
+    ///
+    /// The Policy has them in `migration.windows`. Outside the windows, the command exits with 4, or
+    /// waits without the lock and plans again then. Without changes, or without windows in the Policy,
+    /// any time is allowed. Default: ignore windows.
     #[arg(long, value_name = "WHAT", value_enum)]
     maintenance_windows: Option<OutsideWindows>,
 }

@@ -27,10 +27,11 @@ const RULE: &str = "policy-rule";
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct BaseArguments {
-    /// Compare with the files of this Git revision, such as `origin/main`: list first what the Policy
-    /// allows now and did not before. Its limits, rules, protections and excluded ranges apply as
-    /// well. If the directory was moved, name its earlier place after a colon, as it would be given
-    /// as DIR: `origin/main:old/pools`.
+    /// Compare with the files of this Git revision, such as `origin/main`.
+    ///
+    /// Lists first what the Policy allows now and did not before. The limits, rules, protections and
+    /// excluded ranges of that revision apply as well. If the directory was moved, name its earlier
+    /// place after a colon, as it would be given as DIR: `origin/main:old/pools`.
     #[arg(long, value_name = "REV[:DIR]")]
     base: Option<String>,
 }

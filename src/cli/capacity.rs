@@ -19,8 +19,6 @@ use ipam_controller::{
 };
 use ipam_plan::capacity::{Capacity, CapacityDocument};
 
-/// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts. Writes
-/// nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only what the

@@ -22,11 +22,6 @@ use ipam_plan::plan::{PlanDocument, unattended};
 /// What makes the job fail without `--fail-on`. `policy` needs `--base`.
 const BY_DEFAULT: [FailOn; 3] = [FailOn::Error, FailOn::Refused, FailOn::Policy];
 
-/// Show a plan in a pull request of GitHub, GitLab, Gitea or Forgejo: one comment for each
-/// directory. If the plan or the commit changes, a new comment takes the place of the old one.
-///
-/// Exits with 5 if the plan is refused, and with 2 if it has errors or its Policy allows more than
-/// that of --base, so that the job goes red, unless --fail-on names something else.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -32,7 +32,6 @@ const VARIABLE: &str = "_CILIUM_IPAM_COMPLETE";
 /// How long a completion reads the cluster. A person waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Print a completion script for a shell.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The shell.

@@ -18,8 +18,6 @@ use ipam_desired::Desired;
 use ipam_doctor::doctor::{RouteDump, conclusions, examine};
 use ipam_plan::check::files_in_cluster;
 
-/// Find problems of the cluster: which address is in use, who announces it, and what will break.
-/// Writes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only the

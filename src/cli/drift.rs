@@ -12,11 +12,6 @@ use ipam_plan::plan::{PlanDocument, PlanOutcome, Selection, Verdict};
 
 const NO_FORGE: &str = "no repository is known: this is not a job of GitHub, GitLab, Gitea or Forgejo; pass --forge and --repository, or --dry-run to print the issue";
 
-/// Compare the cluster with the files, and keep one issue open in the repository while they differ.
-///
-/// They differ if a plan has changes, blocked changes, drift, misplaced blocks or errors, or if a part
-/// of the cluster cannot be read. The issue is updated in place, and closed when they agree. With `--target` or
-/// `--exclude`, that part has an issue of its own.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -15,8 +15,6 @@ use ipam_doctor::explain::{Explanation, explain, explain_sharing};
 use ipam_plan::check::{about_blocks, about_services};
 use ipam_plan::plan::Selected;
 
-/// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and the
-/// rule that decided.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A node or a pool by its name, also as `node/NAME` or `pool/NAME`; an address; a CIDR; or a

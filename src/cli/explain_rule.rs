@@ -11,8 +11,6 @@ use super::{ExitStatus, Format, output};
 use crate::render::{rule_list, rule_page};
 use ipam_core::rules::{self, RulePage, markdown};
 
-/// Explain the code of a finding, a refusal or a blocked change: what was seen, why it matters,
-/// what to do.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The code. Default: list all codes.

@@ -11,8 +11,9 @@ use ipam_plan::plan::PlanDocument;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FailOnArguments {
-    /// Exit with 2 if the plan has one of these, and with 5 if it is refused. `error` and `refused`
-    /// are always among them, unless `never` is.
+    /// Exit with 2 if the plan has one of these, and with 5 if it is refused.
+    ///
+    /// `error` and `refused` are always among them, unless `never` is.
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     fail_on: Option<Vec<FailOn>>,
 }

@@ -33,8 +33,9 @@ pub(super) struct Files {
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Revision {
-    /// Read the files of this Git revision, such as `main`, `v1.2` or `HEAD~1`, instead of those on
-    /// disk.
+    /// Read the files of this Git revision, such as `HEAD~1`.
+    ///
+    /// The default is the files on disk.
     #[arg(long, value_name = "REV")]
     pub(super) revision: Option<String>,
 }
@@ -194,17 +195,22 @@ impl<'a> Names<'a> {
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SelectionArguments {
-    /// Keep only the changes of this object: `node/NAME`, `pool/NAME` with the nodes that use it,
-    /// `service/NAMESPACE/NAME`, or `label:SELECTOR` for nodes. Repeatable. Blocks are chosen as in
-    /// the whole plan, which counts the changes that it leaves out. A Service comes with the
-    /// changes of all LoadBalancer pools, because its address may need them.
+    /// Keep only the changes of this object, such as `node/NAME`.
+    ///
+    /// An object is `node/NAME`, `pool/NAME` with the nodes that use it, `service/NAMESPACE/NAME`, or
+    /// `label:SELECTOR` for nodes. Repeatable. Blocks are chosen as in the whole plan, which counts
+    /// the changes that it leaves out. A Service comes with the changes of all LoadBalancer pools,
+    /// because its address may need them.
     #[arg(long, value_name = "OBJECT", add = completions::targets())]
     target: Vec<Selected>,
-    /// Leave out the changes of this object, spelled as for --target. Repeatable.
+    /// Leave out the changes of this object.
+    ///
+    /// Objects are spelled as for --target. Repeatable.
     #[arg(long, value_name = "OBJECT", add = completions::targets())]
     exclude: Vec<Selected>,
-    /// Keep only the changes of nodes with these labels, such as `rack=a,!gpu`: the same as
-    /// `--target label:SELECTOR`.
+    /// Keep only the changes of nodes with these labels.
+    ///
+    /// An example is `rack=a,!gpu`. The flag is the same as `--target label:SELECTOR`.
     #[arg(long, short = 'l', value_name = "SELECTOR", conflicts_with = "target")]
     selector: Option<Selector>,
 }
@@ -265,18 +271,20 @@ pub(super) fn check_objects(
 /// Limits, waivers and protections.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SafetyArguments {
-    /// Allow the plan to exceed this limit, such as `release-percent`, or to take this many
-    /// addresses from Services, such as `lost-addresses=3`. Repeatable.
+    /// Allow the plan to exceed this limit. Repeatable.
+    ///
+    /// A waiver is a limit such as `release-percent`, or the number of addresses that Services may
+    /// lose, such as `lost-addresses=3`.
     #[arg(long, value_name = "WAIVER", add = completions::waivers())]
     waive: Vec<Waiver>,
     /// Set a limit, such as `disruptive-count=3`, if that of the Policy is higher or missing.
-    #[arg(long, value_name = "LIMIT=N", add = completions::limits())]
+    #[arg(long, hide_short_help = true, value_name = "LIMIT=N", add = completions::limits())]
     limit: Vec<Setting>,
     /// Also protect this node.
-    #[arg(long, value_name = "NODE", add = completions::nodes())]
+    #[arg(long, hide_short_help = true, value_name = "NODE", add = completions::nodes())]
     protect_node: Vec<NodeName>,
     /// Also protect this pool.
-    #[arg(long, value_name = "POOL", add = completions::pools())]
+    #[arg(long, hide_short_help = true, value_name = "POOL", add = completions::pools())]
     protect_pool: Vec<PoolName>,
 }
 

@@ -33,19 +33,19 @@ const USER_AGENT: &str = concat!("cilium-ipam/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ForgeArguments {
     /// The kind of forge. Default: that of the CI job.
-    #[arg(long, value_enum, value_name = "FORGE")]
+    #[arg(long, hide_short_help = true, value_enum, value_name = "FORGE")]
     forge: Option<ForgeName>,
     /// The address of its API, such as `https://git.example/api/v1`. Default: that of the CI job.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, hide_short_help = true, value_name = "URL")]
     api_url: Option<String>,
     /// The repository, such as `owner/name`. Default: that of the CI job.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     repository: Option<String>,
     /// Read the token from this file. Default: `GITHUB_TOKEN`, `GITLAB_TOKEN` or `GITEA_TOKEN`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Allow an API without TLS on another machine. Others on the way can read the token.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     allow_plain_http: bool,
 }
 

@@ -15,7 +15,6 @@ use ipam_config::documents::Documents;
 use ipam_controller::history::{HistoryQuestion, Period, history};
 use ipam_doctor::history::Subject;
 
-/// Show from the Git history who asked for an address or a pin, and who had an address when.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// An address; a CIDR; a node by its name, also as `node/NAME`; a Service as NAMESPACE/NAME; or a

@@ -24,12 +24,6 @@ use ipam_cluster::{ClusterError, Extent, Sysdump};
 use ipam_import::import::{ByLabel, Changes, ImportRequest, Objects, infer};
 use ipam_import::proposal::Remark;
 
-/// Write files for a running cluster, from what it holds: a plan of them changes nothing.
-///
-/// Infers pools from the blocks of nodes, their labels and the settings, and explains each in a
-/// comment. Plans the files before it writes them: if the plan has a change or a misplaced block,
-/// nothing is written. `--from` reads another address manager instead. Never overwrites a file. If DIR
-/// has files, it prints the difference, and exits with 1 if there is one.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.

@@ -32,11 +32,6 @@ use serde_json::Value;
 /// The schema for editors, below the directory. Names that begin with a dot are no pools.
 const SCHEMA: &str = ".cilium-ipam/schema.json";
 
-/// Write a directory of pools for this cluster: every node keeps its block.
-///
-/// Asks at most four questions. Flags answer them; where stdin is not a terminal, defaults do.
-/// Writes the pools, a Policy, a JSON Schema for editors and a CI file. If the directory has pools,
-/// `--ci` writes the CI file alone. Never overwrites a file.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory to write.

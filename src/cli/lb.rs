@@ -20,7 +20,6 @@ use ipam_controller::{Loaded, Scope};
 use ipam_core::model::ServiceName;
 use ipam_import::freeze::Frozen;
 
-/// Pin LoadBalancer addresses that are held now, and remove such pins.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]

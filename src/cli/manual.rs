@@ -1,11 +1,13 @@
-//! `manual`: writes man pages. For packagers; the help hides it.
+//! `manual`: writes man pages, which also name environment variables. For packagers; the help hides
+//! the command.
 
 use std::path::PathBuf;
+
+use clap::Command;
 
 use super::failure::Failure;
 use super::{ExitStatus, interface};
 
-/// Write man pages into a directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory. It is created if it does not exist.
@@ -13,10 +15,15 @@ pub(super) struct Arguments {
     directory: PathBuf,
 }
 
+fn with_variables(command: Command) -> Command {
+    let command = command.mut_args(|flag| flag.hide_env(false));
+    command.mut_subcommands(with_variables)
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
     let directory = &arguments.directory;
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(interface::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(with_variables(interface::command()), directory))
         .map_err(|error| {
             let directory = directory.display();
             Failure::Failed(format!(

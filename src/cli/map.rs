@@ -13,7 +13,6 @@ use crate::render::{count, printable};
 use ipam_cluster::replace_file;
 use ipam_doctor::map::AddressMap;
 
-/// Write a map of the address space, now and after a plan, as one HTML page.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

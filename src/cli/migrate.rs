@@ -15,10 +15,6 @@ use clap::Subcommand;
 use super::failure::Failure;
 use super::{Common, ExitStatus};
 
-/// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
-///
-/// Nodes move one by one: cordoned, drained, changed, verified, uncordoned. The cluster keeps a
-/// record of every step, so another machine can resume or undo a migration at any time.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]

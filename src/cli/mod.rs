@@ -8,6 +8,7 @@ mod apply_saved;
 mod base;
 mod capacity;
 mod comment;
+mod common;
 mod completions;
 mod doctor;
 mod drift;
@@ -36,6 +37,7 @@ mod openstack;
 mod operator;
 mod other_tools;
 mod output;
+mod overview;
 mod plan;
 mod plan_file;
 mod policy;
@@ -56,26 +58,26 @@ mod validate;
 mod version;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use common::Common;
 use failure::Failure;
-use jiff::SignedDuration;
 use output::Format;
-use target::Target;
 use tokio::runtime::Runtime;
 
-use crate::render::Detail;
-use ipam_cluster::Opening;
-use ipam_cluster::live::Connection;
 use ipam_config::source::Location;
 use ipam_controller::{Loaded, load};
+
+/// How an environment variable sets a flag.
+const ENVIRONMENT: &str = "Environment:
+  A variable sets each flag that the command line omits: CILIUM_IPAM_CONTEXT for --context of every command,
+  CILIUM_IPAM_PLAN_OUT for --out of `plan`. An empty variable sets nothing.";
 
 /// Plans and applies the pod CIDRs of a Cilium cluster from YAML files.
 #[derive(Debug, Parser)]
 #[command(name = "cilium-ipam", version, max_term_width = 120)]
-#[command(after_long_help = failure::exit_codes())]
+#[command(after_long_help = format!("{ENVIRONMENT}\n\n{}", failure::exit_codes()))]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -83,62 +85,20 @@ struct Arguments {
     common: Common,
 }
 
-/// Flags of every command.
-#[derive(Clone, Debug, clap::Args)]
-struct Common {
-    /// Use the cluster in this file: a `v1 List` in JSON or YAML, as `kubectl get
-    /// nodes,ciliumnodes,… -o json` prints it, or the archive of a `cilium sysdump`, which is only
-    /// read. Repeat the flag for objects in several files: together they are one cluster, and `apply`
-    /// takes one file.
-    #[arg(long = "cluster-file", alias = "cluster", global = true, value_name = "FILE",
-        conflicts_with_all = ["kubeconfig", "context"], add = completions::cluster_files())]
-    cluster_files: Vec<PathBuf>,
-    /// The kubeconfig file to use.
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-    /// The kubeconfig context to use.
-    #[arg(long, global = true, value_name = "NAME", add = completions::of_kubeconfig())]
-    context: Option<String>,
-    /// The namespace of Cilium's DaemonSet, operator and ConfigMap. Default: `kube-system`; if it has
-    /// no `cilium-config`, the only other namespace that has one and whose agents run on nodes.
-    #[arg(long, global = true, value_name = "NAMESPACE", value_parser = namespace)]
-    cilium_namespace: Option<String>,
-    /// OpenStack's clouds.yaml, for pools that are subnets of Neutron and for allowed address
-    /// pairs. Default: where OpenStack's clients look for it.
-    #[arg(long, global = true, value_name = "FILE")]
-    clouds_file: Option<PathBuf>,
-    /// The cloud in that file. Default: `OS_CLOUD`, or the only cloud.
-    #[arg(long, global = true, value_name = "NAME")]
-    os_cloud: Option<String>,
-    /// Use a Neutron in this file instead of OpenStack: JSON with `ports` and `subnets` as Neutron's
-    /// API lists them. `apply` writes address pairs there. Only with a cluster in a file: pairs of a
-    /// recording say nothing about a live cluster.
-    #[arg(long, global = true, value_name = "FILE", requires = "cluster_files",
-        conflicts_with_all = ["clouds_file", "os_cloud"])]
-    neutron_file: Option<PathBuf>,
-    /// How long to retry when the API server fails or is busy, such as `30s`.
-    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = files::duration)]
-    retry_timeout: SignedDuration,
-    /// Never ask. Fail if a question is required.
-    #[arg(long, global = true)]
-    no_input: bool,
-    /// Show every change, node and finding. By default, long lists are cut and counted.
-    #[arg(long, global = true)]
-    show_all: bool,
-    /// Print each request to the API server and to OpenStack on stderr: method, place, status and
-    /// time. Never prints queries, credentials or bodies.
-    #[arg(long, short, global = true, overrides_with = "verbose")]
-    verbose: bool,
-    /// Print without colours, as with `NO_COLOR=1`.
-    #[arg(long, global = true)]
-    no_color: bool,
-}
-
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write a directory of pools for this cluster: every node keeps its block.
+    /// Write files for a new directory: every node keeps its block.
+    ///
+    /// Asks at most four questions. Flags answer them; where stdin is not a terminal, defaults do.
+    /// Writes the pools, a Policy, a JSON Schema for editors and a CI file. If the directory has
+    /// pools, `--ci` writes the CI file alone. Never overwrites a file.
     Init(init::Arguments),
-    /// Write files for a running cluster, from what it holds: a plan of them changes nothing.
+    /// Write files for a running cluster; a plan of them changes nothing.
+    ///
+    /// Infers pools from the blocks of nodes, their labels and the settings, and explains each in a
+    /// comment. Plans the files before it writes them: if the plan has a change or a misplaced
+    /// block, nothing is written. `--from` reads another address manager instead. Never overwrites a
+    /// file. If DIR has files, it prints the difference, and exits with 1 if there is one.
     Import(import::Arguments),
     /// Check the files without a cluster.
     Validate(validate::Arguments),
@@ -146,48 +106,68 @@ enum Command {
     Plan(plan::Arguments),
     /// Test the rules of the Policy on examples.
     Policy(policy::Arguments),
-    /// Show a plan in a pull request: one comment for each directory.
+    /// Show a plan in a pull request, as one comment for each directory.
+    ///
+    /// If the plan or the commit changes, a new comment replaces the old one. Exits with 5 if the
+    /// plan is refused, and with 2 if it has errors or its Policy allows more than that of --base,
+    /// unless --fail-on names something else.
     Comment(comment::Arguments),
-    /// Compare the cluster with the files, and keep one issue open while they differ.
+    /// Keep one issue open while the cluster differs from the files.
+    ///
+    /// They differ if a plan has changes, blocked changes, drift, misplaced blocks or errors, or if a
+    /// part of the cluster cannot be read. The issue is updated in place, and closed when they agree.
+    /// With `--target` or `--exclude`, that part has an issue of its own.
     Drift(drift::Arguments),
-    /// Carry out a plan.
+    /// Apply the files, or a saved plan.
     Apply(apply::Arguments),
-    /// Move nodes of a running cluster to other blocks, or the cluster to another IPAM mode.
+    /// Move nodes to other blocks, or the cluster to another IPAM mode.
     Migrate(migrate::Arguments),
-    /// Pin LoadBalancer addresses that are held now, and remove such pins.
+    /// Pin LoadBalancer addresses that are in use, or remove such pins.
     Lb(lb::Arguments),
-    /// Keep a cluster as the files say: give blocks to new nodes, apply changes of the files.
+    /// Apply changes of the files, and assign blocks to new nodes.
     Watch(watch::Arguments),
-    /// Keep the cluster as its custom resources say, from inside the cluster.
+    /// Apply custom resources, from inside the cluster.
     Operator(operator::Arguments),
-    /// Find problems of the cluster: which address is in use, who announces it, and what will
-    /// break.
+    /// Find problems in the cluster, and what will break next.
+    ///
+    /// Shows which address is in use, and which node announces it. Writes nothing.
     Doctor(doctor::Arguments),
-    /// Show how full pools and ranges are, which nodes have no block, and how long the rest lasts.
+    /// Show how full pools and ranges are, and how long the rest lasts.
+    ///
+    /// Also shows which nodes have no block. Writes nothing.
     Capacity(capacity::Arguments),
-    /// Show what nodes would get that join, and when pools and ranges are full.
+    /// Show what new nodes would get, and when pools and ranges are full.
     Simulate(simulate::Arguments),
-    /// Explain a node, a pool, an address, a CIDR or a Service: every pool that was considered, and
-    /// the rule that decided.
+    /// Explain a node, a pool, an address, a CIDR or a Service.
+    ///
+    /// Shows every pool that was considered, and the rule that decided.
     Explain(explain::Arguments),
-    /// Explain the code of a finding, a refusal or a blocked change: what was seen, why it matters,
-    /// what to do.
+    /// Explain the code of a finding, a refusal or a blocked change.
     ExplainRule(explain_rule::Arguments),
-    /// Show what an upgrade of Cilium would change for Services and nodes, and what avoids it.
+    /// Show what an upgrade of Cilium changes, and how to avoid losses.
+    ///
+    /// Shows addresses, announcements, write paths and meanings, for each minor release on the way.
+    /// Exits with 0 if nothing changes, with 2 if something would change, and with 8 if nothing was
+    /// found and a part of the cluster could not be read. Writes nothing.
     Upgrade(upgrade::Arguments),
-    /// Write a map of the address space, now and after a plan, as one HTML page.
+    /// Write a map of the addresses, now and after a plan, as HTML.
     Map(map::Arguments),
-    /// Answer an assistant's questions over the Model Context Protocol: plan, simulate, doctor,
-    /// explain, map. Writes nothing.
+    /// Answer an assistant's questions over the Model Context Protocol.
+    ///
+    /// The tools are plan, simulate, doctor, explain and map. Writes nothing.
     Mcp(mcp::Arguments),
-    /// Show from the Git history who asked for an address or a pin, and who had an address when.
+    /// Show who asked for an address or a pin, and who had it when.
+    ///
+    /// Reads the Git history of the directory.
     History(history::Arguments),
     /// Show pools, nodes, LoadBalancer addresses, or a plan file.
     #[command(alias = "get")]
     Show(show::Arguments),
-    /// Write the relevant objects of the cluster into a file that --cluster-file reads.
+    /// Write the cluster into a file that `--cluster-file` reads.
     Snapshot(snapshot::Arguments),
-    /// Print the JSON Schema of the files, for editors.
+    /// Print the JSON Schema of the files, CRDs, or RBAC roles.
+    ///
+    /// Also prints admission policies, with `--admission`.
     Schema(schema::Arguments),
     /// Print a completion script for a shell.
     Completions(completions::Arguments),
@@ -287,73 +267,6 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Completions(arguments) => completions::run(arguments),
         Command::Version(arguments) => version::run(arguments),
         Command::Manual(arguments) => manual::run(arguments),
-    }
-}
-
-impl Common {
-    /// Whether a flag names the cluster.
-    fn names_a_cluster(&self) -> bool {
-        !self.cluster_files.is_empty() || self.kubeconfig.is_some() || self.context.is_some()
-    }
-
-    /// The flags that select the cluster, to be appended to a command.
-    fn flags(&self) -> String {
-        let named = |flag: &str, path: &PathBuf| format!(" --{flag} {}", path.display());
-        let file = |flag, path: &Option<PathBuf>| path.as_ref().map(|path| named(flag, path));
-        let clusters = self.cluster_files.iter();
-        let context = self
-            .context
-            .as_ref()
-            .map(|context| format!(" --context {context}"));
-        let cloud = self
-            .os_cloud
-            .as_ref()
-            .map(|cloud| format!(" --os-cloud {cloud}"));
-        let parts = [
-            Some(clusters.map(|path| named("cluster-file", path)).collect()),
-            file("kubeconfig", &self.kubeconfig),
-            context,
-            file("clouds-file", &self.clouds_file),
-            cloud,
-            file("neutron-file", &self.neutron_file),
-        ];
-        parts.into_iter().flatten().collect()
-    }
-
-    fn connection(&self, patience: SignedDuration) -> Connection {
-        let (kubeconfig, context) = (self.kubeconfig.clone(), self.context.clone());
-        Connection {
-            kubeconfig,
-            context,
-            cilium_namespace: self.cilium_namespace.clone(),
-            patience: patience.unsigned_abs(),
-        }
-    }
-
-    fn detail(&self) -> Detail {
-        if self.show_all {
-            Detail::Full
-        } else {
-            Detail::Short
-        }
-    }
-
-    async fn target(&self, opening: Opening) -> Result<Target, Failure> {
-        Target::open(self, opening).await
-    }
-}
-
-/// The name of a namespace: it becomes part of paths.
-fn namespace(text: &str) -> Result<String, &'static str> {
-    let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    match text.len() <= 63
-        && text.starts_with(is_edge)
-        && text.ends_with(is_edge)
-        && text.chars().all(is_allowed)
-    {
-        true => Ok(text.to_owned()),
-        false => Err("expected the name of a namespace, such as `kube-system`"),
     }
 }
 

@@ -21,7 +21,6 @@ use ipam_controller::{
 /// How long to retry a renewal of the leader's lease. A late renewal is useless.
 const HASTE: SignedDuration = SignedDuration::from_secs(1);
 
-/// Keep the cluster as its IPPools, NodeAssignments, ServiceAssignments and Policy say.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Serve `/livez`, `/healthz`, `/readyz` and `/metrics` on this address.
@@ -31,9 +30,14 @@ pub(super) struct Arguments {
     /// shows names and addresses of all nodes and Services to each visitor.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen_map: Option<SocketAddr>,
-    /// Name among the replicas, such as the name of the Pod. Default: host, process and a random
-    /// number.
-    #[arg(long, value_name = "NAME", env = "CILIUM_IPAM_IDENTITY")]
+    /// Name among the replicas, such as the name of the Pod, also in `CILIUM_IPAM_IDENTITY`. Default:
+    /// host, process and a random number.
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "CILIUM_IPAM_IDENTITY",
+        hide_env = true
+    )]
     identity: Option<String>,
     /// Longest time between two plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]

@@ -16,7 +16,6 @@ use ipam_cluster::replace_private_file;
 use ipam_controller::Loaded;
 use ipam_plan::plan::PlanDocument;
 
-/// Show what would change, and why.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -29,8 +28,10 @@ pub(super) struct Arguments {
     /// Output format.
     #[arg(long, short, value_parser = Format::report(), default_value = "human")]
     output: Format,
-    /// Exit with 2 if there are changes, with 1 if there are none but errors, with 5 if the plan is
-    /// refused, and otherwise with 0, unless --fail-on names more.
+    /// Exit with 2 if there are changes.
+    ///
+    /// Exits with 1 if there are no changes but errors, with 5 if the plan is refused, and otherwise
+    /// with 0, unless --fail-on names more.
     #[arg(long)]
     detailed_exitcode: bool,
     #[command(flatten)]

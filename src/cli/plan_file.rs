@@ -17,16 +17,17 @@ use ipam_plan::plan::{Intent, PlanDocument};
 /// Flags that name the expected plan.
 #[derive(Debug, clap::Args)]
 pub(super) struct Expectation {
-    /// Apply only the plan with this digest, without confirmation. `plan --out` prints it; at least
-    /// 32 of its 64 digits are required.
+    /// Apply only the plan with this digest, without confirmation.
+    ///
+    /// `plan --out` prints the digest; at least 32 of its 64 digits are required.
     #[arg(long, value_name = "DIGEST")]
     expect_digest: Option<DigestPrefix>,
     /// Refuse a plan file from another directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, hide_short_help = true, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Apply a plan file without a digest, also without a terminal. Only for a file that nobody
     /// else could replace since its review.
-    #[arg(long, conflicts_with = "expect_digest")]
+    #[arg(long, hide_short_help = true, conflicts_with = "expect_digest")]
     trust_plan_file: bool,
 }
 

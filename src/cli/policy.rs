@@ -10,7 +10,6 @@ use ipam_controller::Loaded;
 use ipam_core::model::Severity;
 use ipam_plan::plan::{TestedPolicy, test_policy};
 
-/// Test the rules of the Policy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]

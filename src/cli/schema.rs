@@ -11,8 +11,6 @@ use super::{Common, ExitStatus, output};
 use ipam_config::custom_resources::definitions;
 use ipam_config::documents::{DocumentKind, editor_schema};
 
-/// Print the JSON Schema of the files for editors, the CustomResourceDefinitions, the roles that
-/// commands need, or admission policies.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The kind. Default: all kinds.

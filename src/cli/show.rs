@@ -17,7 +17,6 @@ use ipam_controller::{Job, Loaded, Scope};
 use ipam_plan::check::about_blocks;
 use ipam_plan::plan::Plan;
 
-/// Show pools, nodes, LoadBalancer addresses, or a plan file.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

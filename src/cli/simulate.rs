@@ -16,7 +16,6 @@ use ipam_controller::{Scope, load};
 use ipam_core::model::Selector;
 use ipam_plan::simulate::{Group, NodesChange, SimulationDocument, simulate};
 
-/// Show what nodes would get that join, and when pools and ranges are full. Writes nothing.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory of pools, pins and policy. Default: `pools` if it exists; otherwise only what the

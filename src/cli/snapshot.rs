@@ -9,7 +9,6 @@ use super::plan_file::Inputs;
 use super::{Common, ExitStatus, output};
 use ipam_cluster::{Opening, replace_file, snapshot};
 
-/// Write the relevant objects of the cluster into a file that --cluster-file reads.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The file. Default: stdout.

@@ -14,12 +14,6 @@ use ipam_controller::load;
 use ipam_core::model::CiliumVersion;
 use ipam_doctor::upgrade::{Files, upgrade};
 
-/// Show what an upgrade of Cilium would change for Services and nodes: addresses, announcements,
-/// write paths and meanings, for each minor release on the way, with the reason and what avoids it.
-/// Writes nothing.
-///
-/// Exits with 0 if nothing changes, with 2 if something would change, and with 8 if nothing was
-/// found and a part of the cluster could not be read.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The directory of pools, pins, policy and other objects of Cilium: entries then name the lines

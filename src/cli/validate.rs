@@ -15,7 +15,6 @@ use ipam_plan::check;
 /// The finding of a folder without pools and pins.
 const EMPTY: Rule = Rule("empty-directory");
 
-/// Check the files without a cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

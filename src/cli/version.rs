@@ -6,7 +6,6 @@ use super::failure::Failure;
 use super::{ExitStatus, Format, output};
 use ipam_plan::plan;
 
-/// Print the version of the program and of its formats.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Output format.

@@ -17,7 +17,6 @@ use ipam_controller::{
     ControllerEvent, Directory, HttpServer, Parallelism, Scope, Telemetry, Watch, load, watch,
 };
 
-/// Keep a cluster as the files say.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

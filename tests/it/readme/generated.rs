@@ -49,14 +49,15 @@ fn the_kept_pages_are_as_the_program_makes_them() {
     }
 }
 
-/// The verbs that a help text lists.
+/// The verbs that a help text lists, by task or as one list.
 fn verbs(help: &str) -> Vec<String> {
-    let listed = help
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty());
-    listed
+    const HEADINGS: [&str; 6] = ["Commands:", "Start:", "Change:", "Look:", "CI:", "Run:"];
+    let lists = help.split("\n\n").filter_map(|part| {
+        let (heading, list) = part.split_once('\n')?;
+        HEADINGS.contains(&heading).then_some(list)
+    });
+    lists
+        .flat_map(str::lines)
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
         .filter(|verb| verb != "help")
