@@ -22,6 +22,7 @@ use ipam_cluster::live::contexts;
 use ipam_config::source::Location;
 use ipam_controller::load;
 use ipam_core::model::{LimitName, Waiver};
+use ipam_core::rules;
 
 /// The name of the command that the scripts complete.
 const NAME: &str = "cilium-ipam";
@@ -167,6 +168,21 @@ pub(super) fn objects() -> ArgValueCandidates {
         } = Names::read();
         let names: BTreeSet<String> = [nodes, pools, services].into_iter().flatten().collect();
         candidates(names)
+    })
+}
+
+/// Completes what `explain` takes. Codes follow only after the first letter, because there are many.
+pub(super) fn explained() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let typed = typed.to_string_lossy();
+        let mut found = objects().candidates();
+        if !typed.is_empty() {
+            found.extend(rules::pages().map(|page| {
+                CompletionCandidate::new(page.code).help(Some(page.summary.clone().into()))
+            }));
+        }
+        found.retain(|one| one.get_value().to_string_lossy().starts_with(&*typed));
+        found
     })
 }
 

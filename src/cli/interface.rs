@@ -21,26 +21,13 @@ const PREFIX: &str = "CILIUM_IPAM";
 const OF_CLUSTER: [&str; 4] = ["cluster_files", "kubeconfig", "context", "retry_timeout"];
 
 /// Commands that neither read a cluster nor print roles.
-const WITHOUT_CILIUM: [&str; 5] = [
-    "validate",
-    "explain-rule",
-    "completions",
-    "version",
-    "manual",
-];
+const WITHOUT_CILIUM: [&str; 4] = ["validate", "completions", "version", "manual"];
 
 /// Flags that select OpenStack.
 const OF_OPENSTACK: [&str; 3] = ["clouds_file", "os_cloud", "neutron_file"];
 
 /// Commands that read no cluster.
-const WITHOUT_CLUSTER: [&str; 6] = [
-    "validate",
-    "explain-rule",
-    "schema",
-    "completions",
-    "version",
-    "manual",
-];
+const WITHOUT_CLUSTER: [&str; 5] = ["validate", "schema", "completions", "version", "manual"];
 
 /// Commands that read a cluster, but not OpenStack.
 const WITHOUT_OPENSTACK: [&str; 3] = ["init", "import", "snapshot"];

@@ -15,7 +15,7 @@ mod drift;
 mod event;
 mod event_human;
 mod explain;
-mod explain_rule;
+mod explain_code;
 mod fail_on;
 mod failure;
 mod files;
@@ -138,12 +138,12 @@ enum Command {
     Capacity(capacity::Arguments),
     /// Show what new nodes would get, and when pools and ranges are full.
     Simulate(simulate::Arguments),
-    /// Explain a node, a pool, an address, a CIDR or a Service.
+    /// Explain a node, pool, address, Service, or a finding's code.
     ///
-    /// Shows every pool that was considered, and the rule that decided.
+    /// For an object, shows every pool that was considered, and the rule that decided. For the code of a
+    /// finding, a refusal or a blocked change, shows its page, without a cluster. Without an argument,
+    /// lists all codes.
     Explain(explain::Arguments),
-    /// Explain the code of a finding, a refusal or a blocked change.
-    ExplainRule(explain_rule::Arguments),
     /// Show what an upgrade of Cilium changes, and how to avoid losses.
     ///
     /// Shows addresses, announcements, write paths and meanings, for each minor release on the way.
@@ -256,7 +256,6 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Capacity(arguments) => capacity::run(arguments, common).await,
         Command::Simulate(arguments) => simulate::run(arguments, common).await,
         Command::Explain(arguments) => explain::run(arguments, common).await,
-        Command::ExplainRule(arguments) => explain_rule::run(arguments),
         Command::Upgrade(arguments) => upgrade::run(arguments, common).await,
         Command::Map(arguments) => map::run(arguments, common).await,
         Command::Mcp(arguments) => mcp::run(arguments, common).await,

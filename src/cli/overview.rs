@@ -44,9 +44,8 @@ const TASKS: [(&str, &[Example]); 5] = [
             ),
             (
                 "explain",
-                "cilium-ipam explain worker-1\ncilium-ipam explain 10.20.3.7\ncilium-ipam explain shop/web",
+                "cilium-ipam explain worker-1\ncilium-ipam explain 10.20.3.7\ncilium-ipam explain shop/web\ncilium-ipam explain pool-overlap",
             ),
-            ("explain-rule", "cilium-ipam explain-rule pool-overlap"),
             ("doctor", "cilium-ipam doctor pools --context prod"),
             ("capacity", "cilium-ipam capacity pools"),
             (
@@ -102,7 +101,7 @@ pub(super) fn with_tasks(command: Command) -> Command {
 }
 
 /// Width of the longest name of a command.
-const WIDTH: usize = "explain-rule".len();
+const WIDTH: usize = "completions".len();
 
 #[cfg(test)]
 mod tests {

@@ -163,7 +163,7 @@ pub(super) fn pointer_with_codes<'c>(codes: impl IntoIterator<Item = &'c str>) -
 }
 
 fn pointer_to(code: &str) -> String {
-    format!("Run `cilium-ipam explain-rule {code}` for what to do.")
+    format!("Run `cilium-ipam explain {code}` for what to do.")
 }
 
 /// Lines with two blanks before them. The marks of code blocks become four.
@@ -402,11 +402,11 @@ mod rule_page_tests {
         assert_eq!(line(&[]), None);
         assert_eq!(
             line(&["no-pool", "no-pool"]).unwrap(),
-            "Run `cilium-ipam explain-rule no-pool` for what to do."
+            "Run `cilium-ipam explain no-pool` for what to do."
         );
         assert_eq!(
             line(&["no-pool", "bad-cidr"]).unwrap(),
-            "Run `cilium-ipam explain-rule CODE` for what to do."
+            "Run `cilium-ipam explain CODE` for what to do."
         );
     }
 
@@ -414,11 +414,11 @@ mod rule_page_tests {
     fn codes_that_are_not_shown_are_named_once() {
         assert_eq!(
             pointer_with_codes(["no-pool", "node-pools-exhausted", "no-pool"]).unwrap(),
-            "Run `cilium-ipam explain-rule CODE` for what to do. Codes here: no-pool, node-pools-exhausted."
+            "Run `cilium-ipam explain CODE` for what to do. Codes here: no-pool, node-pools-exhausted."
         );
         assert_eq!(
             pointer_with_codes(["no-pool"]).unwrap(),
-            "Run `cilium-ipam explain-rule no-pool` for what to do."
+            "Run `cilium-ipam explain no-pool` for what to do."
         );
     }
 

@@ -48,7 +48,7 @@ const LINES: [(&str, &str, &str); 9] = [
     ("pl", "plan", "apply"),
     ("migrate sta", "status", "plan"),
     ("plan -o ma", "markdown", "json"),
-    ("explain-rule pool-ov", "pool-overlap", "pool-full"),
+    ("explain pool-ov", "pool-overlap", "pool-full"),
     (
         "explain --cluster-file cluster.json worker-",
         "worker-2",

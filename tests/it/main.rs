@@ -26,7 +26,7 @@ mod doctor_cluster;
 mod doctor_rules;
 mod examples;
 mod explain;
-mod explain_rule;
+mod explain_code;
 mod fail_on;
 mod faulty_releases;
 mod findings;

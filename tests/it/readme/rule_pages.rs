@@ -34,7 +34,7 @@ fn index() -> String {
          Every finding, refusal and blocked change has a code. Codes are stable: they never get\n\
          another meaning. The terminal prints the page of a code without a network:\n\n\
          ```sh\n\
-         cilium-ipam explain-rule pool-overlap\n\
+         cilium-ipam explain pool-overlap\n\
          ```\n",
     );
     for family in families() {

@@ -158,10 +158,10 @@ pub const OUTPUTS: &[Output] = &[
         commands: &[],
     },
     Output {
-        title: "`explain-rule CODE`",
+        title: "`explain CODE`",
         file: "crates/ipam-core/src/rules/mod.rs",
         root: "RulePage",
-        commands: &["explain-rule policy-limit"],
+        commands: &["explain policy-limit"],
     },
     Output {
         title: "`version`",
