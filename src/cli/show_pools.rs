@@ -181,6 +181,14 @@ impl PoolRow {
         }
     }
 
+    /// Blocks in use, as a percentage of what is not reserved, rounded down.
+    fn used_percent(&self) -> String {
+        let usable = self.total.saturating_sub(self.reserved);
+        let used = self.used.saturating_mul(100);
+        let percent = used.checked_div(usable).unwrap_or(100);
+        format!("{percent} %")
+    }
+
     fn number(&self, number: impl std::fmt::Display) -> String {
         self.of_blocks(grouped_digits(number))
     }
@@ -230,7 +238,7 @@ fn named(names: &Names<'_>, rows: Vec<PoolRow>) -> Result<Vec<PoolRow>, Failure>
     Ok(named)
 }
 
-const COLUMNS: [Column<PoolRow>; 11] = [
+const COLUMNS: [Column<PoolRow>; 12] = [
     ("NAME", PoolRow::shown_name),
     ("CIDRS", PoolRow::shown_cidrs),
     ("BLOCK", |row| row.of_blocks(format!("/{}", row.block_size))),
@@ -241,6 +249,7 @@ const COLUMNS: [Column<PoolRow>; 11] = [
     ("USED", |row| row.number(row.used)),
     ("RESERVED", |row| row.number(row.reserved)),
     ("FREE", |row| row.number(row.free)),
+    ("USE", |row| row.of_blocks(row.used_percent())),
     ("MISPLACED", |row| row.number(row.misplaced)),
 ];
 

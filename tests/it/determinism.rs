@@ -84,3 +84,21 @@ fn without_lines(value: &mut Value) {
         _ => {}
     }
 }
+
+/// Of nodes of the same age, `n2` comes before `n10`. A node keeps its block, whatever its name.
+#[test]
+fn nodes_of_the_same_age_get_blocks_in_the_natural_order_of_their_names() {
+    let pools = pool("a", "{cidrs: [10.0.0.0/16], blockSize: 24}");
+    let nodes = [
+        node("n10", "a", ""),
+        node("n2", "a", ""),
+        node("n1", "a", &holds("10.0.1.0/24")),
+    ];
+    let folder = Folder::with_cluster(&nodes, &[("pools/a.yaml", &pools)]);
+    let plan = folder.plan();
+    let changes = plan["changes"].as_array().unwrap().iter();
+    let given = changes.map(|change| (change["name"].clone(), change["after"].clone()));
+    let expected = [("n10", "10.0.2.0/24"), ("n2", "10.0.0.0/24")];
+    let expected = expected.map(|(name, block)| (name.into(), serde_json::json!([block])));
+    assert_eq!(given.collect::<Vec<_>>(), expected, "{plan:#}");
+}

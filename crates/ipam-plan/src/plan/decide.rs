@@ -17,6 +17,7 @@ use ipam_core::alloc::{Outcome, Supply};
 use ipam_core::claims::Claims;
 use ipam_core::model::{Finding, NodeName, PoolName};
 use ipam_core::net::{Block, RangeIndex};
+use ipam_core::text::natural_order;
 use ipam_desired::Desired;
 
 /// Plans from the files and the cluster. `file_findings` are the findings about the files; the
@@ -61,10 +62,13 @@ fn over_subnet<'o, 'd>(
     overlaps.iter().find(is_over)
 }
 
-/// Oldest first, then by name: a later node never takes what an earlier one would have got.
+/// Oldest first, then by name, `n2` before `n10`: a later node never takes what an earlier one would have got.
 fn nodes_in_order(observed: &Observed) -> Vec<&Node> {
     let mut nodes: Vec<&Node> = observed.nodes.values().map(AsRef::as_ref).collect();
-    nodes.sort_by(|a, b| (&a.created, &a.name).cmp(&(&b.created, &b.name)));
+    nodes.sort_by(|a, b| {
+        let by_name = || natural_order(a.name.as_str(), b.name.as_str());
+        a.created.cmp(&b.created).then_with(by_name)
+    });
     nodes
 }
 
