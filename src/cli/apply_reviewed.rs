@@ -353,7 +353,7 @@ impl Review {
         });
         if let Some(Outcome::Posted(posted)) = posting.await? {
             let url = posted.comment.url.unwrap_or_default();
-            output::warn(&format!("Told pull request {number}: {url}"));
+            output::progress(&format!("Told pull request {number}: {url}"));
         }
         Ok(())
     }

@@ -219,7 +219,7 @@ impl WindowArguments {
                 return Err(closed(None));
             };
             if told.replace(opens) != Some(opens) {
-                output::warn(&format!(
+                output::progress(&format!(
                     "no maintenance window is open: waiting until {opens}"
                 ));
             }

@@ -263,9 +263,9 @@ fn tell(posted: &Posted) {
         Some(url) => url.clone(),
         None => format!("comment {}", comment.id),
     };
-    output::warn(&format!("{how} {comment}"));
+    output::progress(&format!("{how} {comment}"));
     if *doubles > 0 {
-        output::warn(&format!("Deleted older doubles: {doubles}"));
+        output::progress(&format!("Deleted older doubles: {doubles}"));
     }
     if *forged > 0 {
         output::warn(&format!(

@@ -62,6 +62,11 @@ pub(super) struct Common {
     /// Prints method, place, status and time on stderr, and never queries, credentials or bodies.
     #[arg(long, short, global = true, overrides_with = "verbose")]
     pub(super) verbose: bool,
+    /// Print no progress and no next steps.
+    ///
+    /// Results, findings, warnings and questions are still printed.
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
     /// Print without colours, as with `NO_COLOR=1`.
     #[arg(long, global = true, hide_short_help = true)]
     pub(super) no_color: bool,

@@ -75,7 +75,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 keep_issue(client, repository, &marker, wanted, patience)
             };
             let kept = forge.ask("the issue was not updated", keeping).await?;
-            output::warn(&told(&kept, plan.selection.as_ref(), &verdict));
+            output::progress(&told(&kept, plan.selection.as_ref(), &verdict));
         }
     }
     Ok(arguments.fail_on.status(&plan, &[]))

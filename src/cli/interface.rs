@@ -13,6 +13,7 @@ use super::Arguments;
 use super::foreign_commands;
 use super::overview;
 use super::spellings::{self, LongFlags, Translated};
+use ipam_core::text::slip_of;
 
 /// Start of the names of our environment variables.
 const PREFIX: &str = "CILIUM_IPAM";
@@ -245,8 +246,23 @@ fn with_advice(error: clap::Error, given: &[OsString], command: &mut Command) ->
             ErrorKind::InvalidSubcommand,
             format!("unknown command `{unknown}`; {advice}"),
         ),
-        None => error,
+        None => with_slips_only(error),
     }
+}
+
+/// Keeps only those suggestions of clap of which the unknown command is a slip. Others confuse:
+/// clap suggests `map` and `policy` for `aply`.
+fn with_slips_only(mut error: clap::Error) -> clap::Error {
+    let unknown = error.get(ContextKind::InvalidSubcommand).cloned();
+    let suggested = error.remove(ContextKind::SuggestedSubcommand);
+    if let (Some(ContextValue::String(unknown)), Some(ContextValue::Strings(suggested))) =
+        (unknown, suggested)
+        && let Some(meant) = slip_of(&unknown, suggested.iter().map(String::as_str))
+    {
+        let meant = ContextValue::Strings(vec![meant.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
+    error
 }
 
 #[cfg(test)]
@@ -338,6 +354,23 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("use `cilium-ipam show nodes`"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_command_names_the_one_that_is_meant_or_none() {
+        for (typed, meant) in [
+            ("aply", Some("'apply'")),
+            ("plann", Some("'plan'")),
+            ("exlpain", Some("'explain'")),
+            ("migrate stauts", Some("'status'")),
+            ("foo", None),
+            ("stat", None),
+        ] {
+            let error = of(&format!("cilium-ipam {typed}")).unwrap_err().to_string();
+            let tip = error.lines().find(|line| line.contains("tip:"));
+            let expected = meant.map(|name| format!("  tip: a similar subcommand exists: {name}"));
+            assert_eq!(tip, expected.as_deref(), "{typed}: {error}");
+        }
     }
 
     #[test]

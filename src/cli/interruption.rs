@@ -139,7 +139,7 @@ pub(super) async fn acquired<C: Cluster>(
 
 fn report_holder(record: &LockRecord) {
     let (holder, operation) = (printable(&record.holder), printable(&record.operation));
-    output::warn(&format!(
+    output::progress(&format!(
         "waiting for {holder}, who holds the lock for: {operation}"
     ));
 }

@@ -40,8 +40,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     replace_file(&arguments.out, &page)
         .map_err(|error| Failure::Failed(format!("{file} cannot be written: {error}")))?;
     let areas = map.areas().count();
-    output::talk(&format!(
-        "Wrote {}: {} in {} of the address space.\n",
+    output::progress(&format!(
+        "Wrote {}: {} in {} of the address space.",
         printable(&file),
         count(areas, "area"),
         count(map.panels.len(), "part"),

@@ -208,6 +208,9 @@ pub fn main() -> ExitCode {
     if arguments.common.no_color {
         output::without_colours();
     }
+    if arguments.common.quiet {
+        output::without_progress();
+    }
     let detail = arguments.common.detail();
     let outcome = match runtime() {
         Ok(runtime) => {

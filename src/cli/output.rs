@@ -6,6 +6,7 @@
 //! change.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -176,6 +177,21 @@ pub(super) fn talk(text: &str) {
         .write_all(render::log_text(text).as_bytes());
 }
 
+/// Whether [`progress`] prints nothing.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Silences progress, for `--quiet`.
+pub(super) fn without_progress() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Prints a line about what happens, or what to do next.
+pub(super) fn progress(line: &str) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        warn(line);
+    }
+}
+
 /// Prints a message of one line.
 pub(super) fn warn(line: &str) {
     talk(&format!("{line}\n"));
@@ -261,7 +277,7 @@ pub(super) enum Progress {
 
 impl Progress {
     pub(super) fn new(changes: usize) -> Progress {
-        if !std::io::stderr().is_terminal() {
+        if !std::io::stderr().is_terminal() || IS_QUIET.load(Ordering::Relaxed) {
             return Progress::Lines;
         }
         let bar = ProgressBar::new(changes as u64);
@@ -288,6 +304,7 @@ impl Progress {
             Some(why) => format!("{} {target}  {}", Paint::Red.on("failed"), printable(&why)),
         };
         match (self, outcome) {
+            (Progress::Lines, Outcome::Applied) => progress(&line),
             (Progress::Lines, _) => warn(&line),
             (Progress::Bar(bar), Outcome::Applied) => bar.inc(1),
             (Progress::Bar(bar), _) => bar.suspend(|| warn(&line)),

@@ -30,6 +30,7 @@ mod explain_code;
 mod fail_on;
 mod faulty_releases;
 mod findings;
+mod first_failures;
 mod generated;
 mod git;
 mod gitea_actions;

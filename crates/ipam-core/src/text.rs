@@ -128,9 +128,34 @@ pub fn most_similar<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -
         .map(|(_, name)| name)
 }
 
+/// The name of which the given word is a slip: one or two letters differ, and at most a third of
+/// them. Stricter than [`most_similar`], for words that a person knows well.
+pub fn slip_of<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let most = (given.chars().count() / 3).min(2);
+    let scored = names
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(given, name), name));
+    let best = scored.min_by_key(|(edits, _)| *edits);
+    best.filter(|(edits, _)| *edits <= most)
+        .map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slip_is_a_letter_or_two() {
+        let names = ["plan", "apply", "explain", "map"];
+        for (given, name) in [
+            ("aply", Some("apply")),
+            ("exlpain", Some("explain")),
+            ("foo", None),
+            ("pl", None),
+        ] {
+            assert_eq!(slip_of(given, names), name, "{given}");
+        }
+    }
 
     #[test]
     fn a_text_has_what_one_of_its_characters_is() {

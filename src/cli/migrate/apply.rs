@@ -162,7 +162,7 @@ impl Run<'_> {
         let host = ThisProcess::new(self.interruption, &self.arguments.check, progress);
         let id = migration_id(self.cluster.now());
         let nodes = count(approved.document.moves.len(), "node");
-        output::warn(&format!("migration {id} begins: {nodes}"));
+        output::progress(&format!("migration {id} begins: {nodes}"));
         let migration = self.begin(&host, approved, &id, rules).await?;
         let session = &self.arguments.session;
         session

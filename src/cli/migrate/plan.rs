@@ -85,7 +85,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         }
     }
     if let Some(file) = &arguments.out {
-        output::warn(&format!(
+        output::progress(&format!(
             "\nSaved. {}\ndigest: {}",
             next(file, document, common, &cluster),
             document.digest

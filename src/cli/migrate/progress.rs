@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::SignedDuration;
 
-use super::super::output::warn;
+use super::super::output::progress;
 use crate::render::{Paint, count, printable};
 use ipam_controller::migration::{MigrationEvent, Stores};
 use ipam_core::model::{NodeName, first_of};
@@ -63,7 +63,7 @@ impl Progress {
             MigrationEvent::Step { .. } | MigrationEvent::Waiting { .. }
         );
         let Some(bar) = &self.bar else {
-            return line.iter().for_each(|line| warn(line));
+            return line.iter().for_each(|line| progress(line));
         };
         if let MigrationEvent::Wave {
             nodes,
@@ -77,7 +77,7 @@ impl Progress {
         match event {
             MigrationEvent::Ended { record } if record.failure.is_none() => bar.inc(1),
             _ if is_of_bar => {}
-            _ => bar.suspend(|| line.iter().for_each(|line| warn(line))),
+            _ => bar.suspend(|| line.iter().for_each(|line| progress(line))),
         }
         bar.set_message(self.message());
     }

@@ -113,7 +113,7 @@ fn read_directory(directory: &Path) -> Collected {
         Err(error) => {
             let name = shown(directory);
             let message = format!("`{name}` cannot be read: {error}");
-            let help = "name the directory that has the pools, such as `pools`";
+            let help = "name the directory that has the pools, or write one: `cilium-ipam import` for a cluster with blocks, `cilium-ipam init` for a new one";
             reading
                 .collected
                 .fault("missing-directory", &name, message, help);

@@ -16,7 +16,7 @@ use ipam_cilium::observed::{Node, Observed};
 use ipam_core::alloc::{PassedOverPool, WhenFull};
 use ipam_core::model::{Labels, NodeName, Origin, PoolName, Requirement, Selector, ServiceName};
 use ipam_core::net::{Address, Block, Range};
-use ipam_core::text::joined;
+use ipam_core::text::{joined, most_similar};
 use ipam_desired::{Desired, Pool, PoolState};
 use ipam_plan::plan::NodeObstacle::NodePoolsExhausted;
 use ipam_plan::plan::{
@@ -202,7 +202,6 @@ pub fn explain_sharing(
 
 /// The nearest name, as the end of the message.
 fn nearest(subject: &str, desired: &Desired, observed: &Observed) -> String {
-    const NEAR: f64 = 0.7;
     let of_name = observed
         .services
         .keys()
@@ -213,16 +212,22 @@ fn nearest(subject: &str, desired: &Desired, observed: &Observed) -> String {
             service.to_string().escape_debug()
         );
     }
-    let nodes = observed.nodes.keys().map(ToString::to_string);
-    let pools = desired.pools.keys().map(|pool| format!("pool/{pool}"));
-    let services = observed.services.keys().map(ToString::to_string);
-    let names = nodes.chain(pools).chain(services);
-    let scored = names.map(|name| (strsim::jaro_winkler(&subject.to_lowercase(), &name), name));
-    let best = scored
-        .filter(|(score, _)| *score >= NEAR)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map(|(_, name)| format!("; did you mean `{}`?", name.escape_debug()))
-        .unwrap_or_default()
+    let named = subject.split_once('/').filter(|(kind, _)| *kind == "pool");
+    let (kind, name) = named.unwrap_or(("", subject));
+    let services: Vec<String> = observed.services.keys().map(ToString::to_string).collect();
+    let others = observed.nodes.keys().map(NodeName::as_str);
+    let others = others.chain(services.iter().map(String::as_str));
+    let pools = desired.pools.keys().map(PoolName::as_str);
+    let similar = most_similar(
+        name,
+        pools.clone().chain(others.filter(|_| kind.is_empty())),
+    );
+    let is_pool = |name: &str| pools.clone().any(|pool| pool == name);
+    match similar {
+        None => String::new(),
+        Some(name) if is_pool(name) => format!("; did you mean `pool/{name}`?"),
+        Some(name) => format!("; did you mean `{}`?", name.escape_debug()),
+    }
 }
 
 fn requirements(selector: &Selector, labels: &Labels) -> Vec<RequirementResult> {
