@@ -39,7 +39,7 @@ pub(super) struct Arguments {
     /// The directory of pools, pins and policy, or a plan of `plan --out` or of an earlier apply.
     #[arg(value_name = "DIR|PLANFILE", default_value = "pools",
         add = completions::directories_and_plans())]
-    what: PathBuf,
+    pub(super) what: PathBuf,
     #[command(flatten)]
     revision: Revision,
     /// Apply without confirmation, also an undo plan.
@@ -55,8 +55,8 @@ pub(super) struct Arguments {
     /// other.
     #[arg(long, hide_short_help = true, conflicts_with = "lock_timeout")]
     no_lock: bool,
-    /// The file for the undo plan, if a change can be undone. Default: `undo-TIME.json` in the
-    /// current directory.
+    /// The file for the undo plan, if a change can be undone. Default: `undo-TIME.json` in
+    /// `.cilium-ipam/undo`.
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     undo_out: Option<PathBuf>,
     /// Also write the JSON of `-o json` to this file. `history --applied` reads it.
@@ -74,7 +74,7 @@ pub(super) struct Arguments {
     safety_arguments: SafetyArguments,
     /// Output format.
     #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
-    output: Format,
+    pub(super) output: Format,
 }
 
 pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, Failure> {

@@ -16,7 +16,7 @@ use clap_complete::{
 use super::failure::Failure;
 use super::files::spelled_one_way;
 use super::target::read_cluster;
-use super::{Common, ExitStatus, interface, output, runtime};
+use super::{Common, ExitStatus, interface, output, runtime, undo_file};
 use ipam_cluster::Extent;
 use ipam_cluster::live::contexts;
 use ipam_config::source::Location;
@@ -215,6 +215,18 @@ pub(super) fn limits() -> ArgValueCandidates {
 /// Completes files that may hold a cluster.
 pub(super) fn cluster_files() -> ArgValueCompleter {
     of_types(&["json", "yaml", "yml", "zip"])
+}
+
+/// Completes names of undo plans.
+pub(super) fn undo_plans() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let plans = undo_file::kept().into_iter();
+        let names = plans.filter_map(|plan| plan.file_name().map(OsStr::to_owned));
+        let names = names.chain([OsString::from(super::undo::LAST)]);
+        let typed = typed.as_encoded_bytes();
+        let fits = |name: &OsString| name.as_encoded_bytes().starts_with(typed);
+        names.filter(fits).map(CompletionCandidate::new).collect()
+    })
 }
 
 /// Completes directories, and saved plans.

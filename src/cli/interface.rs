@@ -13,6 +13,7 @@ use super::Arguments;
 use super::foreign_commands;
 use super::overview;
 use super::spellings::{self, LongFlags, Translated};
+use super::undo;
 use ipam_core::text::slip_of;
 
 /// Start of the names of our environment variables.
@@ -101,6 +102,7 @@ pub(super) fn lenient_command() -> Command {
 
 fn complete(command: Command, overridden: &Overridden) -> Command {
     let command = with_environment(command, PREFIX, overridden);
+    let command = command.mut_subcommand("undo", undo::adapted);
     let mut command = overview::with_tasks(command);
     // Only a built command has the global flags in its subcommands.
     command.build();

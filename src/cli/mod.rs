@@ -52,6 +52,7 @@ mod simulate;
 mod snapshot;
 mod spellings;
 mod target;
+mod undo;
 mod undo_file;
 mod upgrade;
 mod validate;
@@ -120,6 +121,11 @@ enum Command {
     Drift(drift::Arguments),
     /// Apply the files, or a saved plan.
     Apply(apply::Arguments),
+    /// List undo plans of earlier applies, or apply one.
+    ///
+    /// Each apply writes an undo plan for the changes that can be undone. The files stay as they are:
+    /// change them, too, or the next apply writes the same again.
+    Undo(apply::Arguments),
     /// Move nodes to other blocks, or the cluster to another IPAM mode.
     Migrate(migrate::Arguments),
     /// Pin LoadBalancer addresses that are in use, or remove such pins.
@@ -240,8 +246,9 @@ fn runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
-async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
-    let Arguments { command, common } = &arguments;
+async fn run(mut arguments: Arguments) -> Result<ExitStatus, Failure> {
+    let Arguments { command, common } = &mut arguments;
+    let common = &*common;
     match command {
         Command::Init(arguments) => init::run(arguments, common).await,
         Command::Import(arguments) => import::run(arguments, common).await,
@@ -251,6 +258,7 @@ async fn run(arguments: Arguments) -> Result<ExitStatus, Failure> {
         Command::Comment(arguments) => comment::run(arguments, common).await,
         Command::Drift(arguments) => drift::run(arguments, common).await,
         Command::Apply(arguments) => apply::run(arguments, common).await,
+        Command::Undo(arguments) => undo::run(arguments, common).await,
         Command::Migrate(arguments) => migrate::run(arguments, common).await,
         Command::Lb(arguments) => lb::run(arguments, common).await,
         Command::Watch(arguments) => watch::run(arguments, common).await,

@@ -28,6 +28,7 @@ const TASKS: [(&str, &[Example]); 5] = [
                 "apply",
                 "cilium-ipam apply pools\ncilium-ipam apply plan.json",
             ),
+            ("undo", "cilium-ipam undo\ncilium-ipam undo last"),
             (
                 "migrate",
                 "cilium-ipam migrate plan pools --out moves.json\ncilium-ipam migrate apply moves.json\ncilium-ipam migrate status",

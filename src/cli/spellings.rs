@@ -327,7 +327,7 @@ mod tests {
             ("plan -var-file=x.tfvars", "no variables"),
             ("apply --dry-run=server", "`cilium-ipam plan`"),
             ("migrate apply --dry-run", "`cilium-ipam migrate plan`"),
-            ("plan -destroy", "undo-TIME.json"),
+            ("plan -destroy", "cilium-ipam undo last"),
             ("get nodes -A", "no namespace"),
             ("apply -y", "--auto-approve"),
             ("apply -lock=maybe", "`true` or `false`"),

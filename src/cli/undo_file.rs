@@ -1,8 +1,9 @@
 //! The file with the undo plan of an apply.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -14,6 +15,7 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::{remove_leftovers_of, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
+use ipam_core::text::natural_order;
 use ipam_desired::Desired;
 use ipam_plan::plan::{Change, NodeChange, PlanDocument, node_changes};
 
@@ -52,8 +54,38 @@ enum State {
 /// The file names every node and every written address.
 const MODE: u32 = 0o600;
 
+/// The folder of undo plans without a name of a person, below the current directory.
+pub(super) const FOLDER: &str = ".cilium-ipam/undo";
+
 /// Start of the default name.
 const PREFIX: &str = "undo-";
+
+/// The undo plans in their folder, the oldest first.
+pub(super) fn kept() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    let is_plan = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with(PREFIX) && name.ends_with(".json")
+    };
+    let mut plans: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_plan).collect();
+    // The second one of a moment is `undo-TIME.2.json`.
+    let stem = |path: &Path| path.with_extension("").to_string_lossy().into_owned();
+    plans.sort_by(|one, other| natural_order(&stem(one), &stem(other)));
+    plans
+}
+
+/// Creates the folder of undo plans, which Git ignores.
+fn create_folder() -> std::io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(FOLDER)?;
+    let ignored = Path::new(FOLDER).with_file_name(".gitignore");
+    match ignored.exists() {
+        true => Ok(()),
+        false => std::fs::write(ignored, "*\n"),
+    }
+}
 
 /// Origin of the file's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +96,10 @@ enum Naming {
 
 impl UndoFile {
     pub(super) fn new(path: Option<&Path>, now: Timestamp, directory: &Path) -> UndoFile {
-        let by_time = || PathBuf::from(format!("{PREFIX}{}.json", now.strftime("%Y%m%dT%H%M%SZ")));
+        let by_time = || {
+            let time = now.strftime("%Y%m%dT%H%M%SZ");
+            PathBuf::from(format!("{FOLDER}/{PREFIX}{time}.json"))
+        };
         UndoFile {
             path: path.map_or_else(by_time, Path::to_owned),
             naming: if path.is_some() {
@@ -84,8 +119,11 @@ impl UndoFile {
             // In a folder such as `/tmp`, it may belong to another user.
             Naming::Person if self.path.is_symlink() => return Ok(()),
             Naming::Person => {}
-            // No later run has the same name, so no later run would remove them.
-            Naming::Time => remove_leftovers_of(Path::new("."), PREFIX),
+            Naming::Time => {
+                create_folder().map_err(|error| self.fault(&error))?;
+                // No later run has the same name, so no later run would remove them.
+                remove_leftovers_of(Path::new(FOLDER), PREFIX);
+            }
         }
         let create = |path: &Path| {
             OpenOptions::new()

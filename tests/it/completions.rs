@@ -44,7 +44,7 @@ fn shell(folder: &Folder, program: &Path) -> Command {
 
 /// Lines as a person types them, each with a word that a completion must offer, and a word that it
 /// must not offer.
-const LINES: [(&str, &str, &str); 9] = [
+const LINES: [(&str, &str, &str); 10] = [
     ("pl", "plan", "apply"),
     ("migrate sta", "status", "plan"),
     ("plan -o ma", "markdown", "json"),
@@ -55,6 +55,7 @@ const LINES: [(&str, &str, &str); 9] = [
         "rack-a",
     ),
     ("explain ra", "rack-a", "worker-1"),
+    ("undo la", "last", "list"),
     (
         "apply --cluster-file cluster.json --target node/w",
         "node/worker-1",

@@ -113,6 +113,7 @@ mod transitions;
 mod trusted_objects;
 mod undo;
 mod undo_cilium;
+mod undo_command;
 mod undo_operator;
 mod undo_partly;
 mod unknown_version;

@@ -139,13 +139,13 @@ fn what_changed_meanwhile_makes_it_stale() {
     );
 }
 
-/// Undo files in the folder with default names.
+/// Undo files in the folder, and those with default names.
 fn undo_files(folder: &Folder) -> Vec<String> {
-    let names = std::fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
+    let places = [folder.path().to_owned(), folder.join(".cilium-ipam/undo")];
+    let entries = places.map(std::fs::read_dir).into_iter().flatten();
+    let names = entries.flatten().flatten();
     names
-        .map(|name| name.into_string().unwrap())
+        .map(|entry| entry.file_name().into_string().unwrap())
         .filter(|name| name.starts_with("undo"))
         .collect()
 }

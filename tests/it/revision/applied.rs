@@ -63,24 +63,16 @@ fn a_saved_plan_is_applied_from_its_own_commit() {
         written.contains("10.20.0.0/24"),
         "of the commit that was planned: {written}"
     );
-    let mut undo = std::fs::read_dir(folder.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let undo = undo.find(|name| name.starts_with("undo-")).unwrap();
-    let document: serde_json::Value = serde_json::from_str(&folder.read(&undo)).unwrap();
+    let undo = folder.json("undo -o json")["items"][0]["file"].clone();
+    let undo = undo.as_str().unwrap();
+    let document: serde_json::Value = serde_json::from_str(&folder.read(undo)).unwrap();
     assert_eq!(
         document["source"]["revision"],
         serde_json::Value::Null,
         "it is judged by the files as they are then"
     );
     folder
-        .run(&[
-            "apply",
-            &undo,
-            "--auto-approve",
-            "--cluster",
-            "cluster.json",
-        ])
+        .run(&["apply", undo, "--auto-approve", "--cluster", "cluster.json"])
         .expect(0);
     assert!(
         !folder
