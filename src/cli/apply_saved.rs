@@ -216,11 +216,12 @@ impl WindowArguments {
         let mut told = None;
         while let WindowState::Closed { opens } = policy.state_at(now()) {
             let Some(opens) = opens else {
-                return Err(closed(None));
+                return Err(closed(policy, None));
             };
             if told.replace(opens) != Some(opens) {
                 output::progress(&format!(
-                    "no maintenance window is open: waiting until {opens}"
+                    "no maintenance window is open: waiting until {}",
+                    policy.local(opens)
                 ));
             }
             let left = Duration::try_from(opens.duration_since(now())).unwrap_or_default();
@@ -246,15 +247,15 @@ impl WindowArguments {
         };
         match (policy.state_at(now), outside) {
             (WindowState::Open { .. }, _) => Ok(Window::Open),
-            (WindowState::Closed { opens }, OutsideWindows::Refuse) => Err(closed(opens)),
+            (WindowState::Closed { opens }, OutsideWindows::Refuse) => Err(closed(policy, opens)),
             (WindowState::Closed { .. }, OutsideWindows::Wait) => Ok(Window::Awaited),
         }
     }
 }
 
-fn closed(opens: Option<Timestamp>) -> Failure {
+fn closed(policy: &MigrationPolicy, opens: Option<Timestamp>) -> Failure {
     let next = match opens {
-        Some(opens) => format!("the next one opens at {opens}"),
+        Some(opens) => format!("the next one opens at {}", policy.local(opens)),
         None => "none of the Policy opens any more".to_owned(),
     };
     Failure::Unexpected {

@@ -260,24 +260,37 @@ fn by_head(
 }
 
 fn why<'p>(moves: &[NodeMove], detail: Detail) -> Listing<'p> {
-    by_nodes("why", "why", None, reasons_of(moves), detail)
+    by_nodes("why", "why", None, reasons_of(moves), moves, detail)
 }
 
 fn risks<'p>(moves: &[NodeMove], detail: Detail) -> Listing<'p> {
-    by_nodes("risks", "risk", Some("!"), risks_of(moves, detail), detail)
+    by_nodes(
+        "risks",
+        "risk",
+        Some("!"),
+        risks_of(moves, detail),
+        moves,
+        detail,
+    )
 }
 
-/// A listing of what nodes have in common, with the names of these nodes.
+/// A listing of what nodes have in common, with the names of these nodes. What all nodes have in common
+/// needs no names: the waves have them.
 fn by_nodes<'p>(
     title: &str,
     word: &'static str,
     sign: Option<&'static str>,
     groups: Vec<(String, Vec<String>)>,
+    moves: &[NodeMove],
     detail: Detail,
 ) -> Listing<'p> {
+    let total = moves.len();
     let row = move |(common, nodes): (String, Vec<String>)| {
         let all = count(nodes.len(), "node");
-        let names = Phrase::new(&format!("{all}: ")).then(Phrase::names(&nodes, detail));
+        let names = match total > 1 && nodes.len() == total {
+            true => Phrase::new(&format!("all {all}")),
+            false => Phrase::new(&format!("{all}: ")).then(Phrase::names(&nodes, detail)),
+        };
         let line = Phrase::new(&format!("**{word}** (")).then(names.clone());
         let line = line.words("): ").sentence(&common);
         Row {

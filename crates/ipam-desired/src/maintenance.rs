@@ -80,6 +80,19 @@ impl MigrationPolicy {
         }
     }
 
+    /// A time in the time zone of the windows, if they have one in common, and otherwise in UTC.
+    pub fn local(&self, at: Timestamp) -> String {
+        let zone = self.windows.first().map(|window| &window.time_zone);
+        let is_common = |zone: &&TimeZone| self.windows.iter().all(|one| one.time_zone == **zone);
+        match zone.filter(is_common) {
+            Some(zone) if *zone != TimeZone::UTC => {
+                let local = at.to_zoned(zone.clone());
+                local.strftime("%Y-%m-%dT%H:%M:%S%:z (%Q)").to_string()
+            }
+            Some(_) | None => at.to_string(),
+        }
+    }
+
     /// When the last window closes that is open at `at`; `None` if none is open.
     fn close_after(&self, at: Timestamp) -> Option<Timestamp> {
         (self.windows.iter())

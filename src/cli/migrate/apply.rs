@@ -106,7 +106,10 @@ impl Arguments {
         }
         let given = self.request.request();
         match saved {
-            Some(saved) if given != Default::default() && given != saved.request => {
+            Some(saved)
+                if self.request.has_labels()
+                    || given != Default::default() && given != saved.request =>
+            {
                 Err(Failure::Unexpected {
                     what: "the flags ask for something else than the saved schedule".to_owned(),
                     hint: "leave them out, or plan again with them and review that schedule",
@@ -185,7 +188,7 @@ impl Run<'_> {
                 Err(MigrationError::Cluster(ClusterError::Claims(WriteError::Superseded(_)))) => {}
                 begun => return Ok(begun?),
             }
-            let made = self.made(&approved.document.request).await?;
+            let made = self.made(|_| Ok(approved.document.request.clone())).await?;
             let differences = approved.document.differences(&made.document);
             if !differences.is_empty() {
                 return Err(stale(differences));
@@ -218,7 +221,10 @@ impl Run<'_> {
         .await
     }
 
-    async fn made(&self, request: &MigrationRequest) -> Result<Scheduled, Failure> {
+    async fn made(
+        &self,
+        request: impl FnOnce(&Observed) -> Result<MigrationRequest, Failure>,
+    ) -> Result<Scheduled, Failure> {
         let pods = pods_by_node(self.cluster).await?;
         scheduled(
             self.cluster,
@@ -240,11 +246,11 @@ impl Run<'_> {
         {
             return Err(unfinished(&earlier.record, self.common));
         }
-        let request = match self.saved {
-            Some(saved) => saved.request.clone(),
-            None => self.arguments.request.request(),
+        let request = |observed: &Observed| match self.saved {
+            Some(saved) => Ok(saved.request.clone()),
+            None => self.arguments.request.resolved(observed),
         };
-        let made = self.made(&request).await?;
+        let made = self.made(request).await?;
         self.show(&made.document)?;
         let expectation = &self.arguments.expectation;
         expectation.check_digest(&made.document, PlanOrigin::ScheduleNow)?;

@@ -5,12 +5,15 @@ use clap::builder::{EnumValueParser, TypedValueParser as _};
 use jiff::SignedDuration;
 
 use crate::cli::completions;
+use crate::cli::failure::Failure;
 use crate::cli::files::duration;
-use ipam_core::model::NodeName;
+use ipam_cilium::observed::Observed;
+use ipam_core::model::{NodeName, Selector};
 use ipam_migrate::migration::{
     CheckDocument, DrainRules, Goal, Handling, KubeletRestart, MethodChoice, MigrationRequest,
-    Rules,
+    Rules, is_control_plane,
 };
+use ipam_plan::plan::Selected;
 
 /// Limit for evictions, and for any other step, unless flags say otherwise.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
@@ -21,6 +24,13 @@ pub(super) struct RequestArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
     #[arg(long, value_name = "NAME", add = completions::nodes())]
     node: Vec<NodeName>,
+    /// Move only nodes with these labels, such as `rack=a,!gpu`. Nodes of the control plane stay.
+    #[arg(long, short = 'l', value_name = "SELECTOR", conflicts_with_all = ["node", "target"])]
+    selector: Option<Selector>,
+    /// Move only this object: `node/NAME`, which is the same as `--node NAME`, or `label:SELECTOR`.
+    /// Repeatable.
+    #[arg(long, value_name = "OBJECT", value_parser = target, add = completions::targets())]
+    target: Vec<Selected>,
     /// Change Cilium's IPAM mode instead. Every node keeps its block.
     #[arg(
         long,
@@ -71,11 +81,62 @@ enum MethodName {
     RecreateNode,
 }
 
+/// An object that `migrate` can move.
+fn target(text: &str) -> Result<Selected, String> {
+    match text.parse()? {
+        selected @ (Selected::Node(_) | Selected::Labels(_)) => Ok(selected),
+        Selected::Pool(_) | Selected::Service(_) => {
+            Err("a migration moves nodes: write it as node/NAME or label:KEY=VALUE".to_owned())
+        }
+    }
+}
+
 impl RequestArguments {
+    /// The request, with the nodes that the cluster has for labels.
+    ///
+    /// # Errors
+    /// Fails if no node has the labels: a request without nodes would move all.
+    pub(super) fn resolved(&self, observed: &Observed) -> Result<MigrationRequest, Failure> {
+        let mut request = self.request();
+        let of_targets = self.target.iter().filter_map(|target| match target {
+            Selected::Labels(selector) => Some(selector),
+            Selected::Node(_) | Selected::Pool(_) | Selected::Service(_) => None,
+        });
+        for selector in of_targets.chain(&self.selector) {
+            let nodes = observed.nodes.values();
+            let matching = || nodes.clone().filter(|node| selector.matches(&node.labels));
+            if matching().next().is_none() {
+                return Err(Failure::Failed(format!(
+                    "no node has the labels `{selector}`; `cilium-ipam show nodes` lists the nodes"
+                )));
+            }
+            let movable = matching().filter(|node| !is_control_plane(node));
+            request.nodes.extend(movable.map(|node| node.name.clone()));
+        }
+        if self.has_labels() && request.nodes.is_empty() {
+            return Err(Failure::Failed(
+                "only nodes of the control plane have these labels; name each with --node to move it"
+                    .to_owned(),
+            ));
+        }
+        Ok(request)
+    }
+
+    /// Whether labels select nodes, which only the cluster knows.
+    pub(super) fn has_labels(&self) -> bool {
+        let is_labels = |target: &Selected| matches!(target, Selected::Labels(_));
+        self.selector.is_some() || self.target.iter().any(is_labels)
+    }
+
+    /// The request, without the nodes of labels.
     pub(super) fn request(&self) -> MigrationRequest {
+        let of_targets = self.target.iter().filter_map(|target| match target {
+            Selected::Node(name) => Some(name),
+            Selected::Labels(_) | Selected::Pool(_) | Selected::Service(_) => None,
+        });
         MigrationRequest {
             goal: self.to_ipam.unwrap_or(Goal::Blocks),
-            nodes: self.node.iter().cloned().collect(),
+            nodes: self.node.iter().chain(of_targets).cloned().collect(),
             method: match self.method {
                 MethodName::Auto => MethodChoice::Auto,
                 MethodName::RecreateNode => MethodChoice::RecreateNode,

@@ -53,13 +53,13 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         Target::Live(live) => pods_by_node(live).await?,
         Target::File(_) | Target::Sysdump(_) => Workloads::default(),
     };
-    let request = arguments.request.request();
+    let request = |observed: &Observed| arguments.request.resolved(observed);
     let made = scheduled(
         &cluster,
         &loaded,
         &location.directory,
         &pods,
-        &request,
+        request,
         common,
     )
     .await?;
@@ -115,10 +115,12 @@ pub(super) fn tell_windows(desired: &Desired, now: Timestamp) {
         return;
     }
     let state = match policy.state_at(now) {
-        WindowState::Open { until: Some(until) } => format!("is open until {until}"),
+        WindowState::Open { until: Some(until) } => {
+            format!("is open until {}", policy.local(until))
+        }
         WindowState::Open { until: None } => "is open".to_owned(),
         WindowState::Closed { opens: Some(opens) } => {
-            format!("opens at {opens}: no node begins before")
+            format!("opens at {}: no node begins before", policy.local(opens))
         }
         WindowState::Closed { opens: None } => "never opens again: no node begins".to_owned(),
     };
@@ -137,13 +139,14 @@ pub(super) async fn scheduled<C: Cluster>(
     loaded: &Loaded,
     directory: &Path,
     pods: &Workloads,
-    request: &MigrationRequest,
+    request: impl FnOnce(&Observed) -> Result<MigrationRequest, Failure>,
     common: &Common,
 ) -> Result<Scheduled, Failure> {
     let mut observed = observe(cluster, Extent::Plan).await?;
     let desired = &loaded.desired;
     let openstack = common.openstack_for(desired, Scope::Subnets).await?;
     openstack.observe_into(desired, &mut observed).await;
+    let request = &request(&observed)?;
     check_nodes(request, &observed)?;
     let directory = directory.to_string_lossy();
     let document = schedule(desired, &observed, pods, request, &directory)

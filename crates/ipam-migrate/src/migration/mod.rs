@@ -23,7 +23,7 @@ pub use document::{
 pub use drain::{Budgets, CheckDocument, DrainObstacle, DrainRules, Handling, Workloads};
 pub use migration_record::{MigrationRecord, MigrationRecordError, State};
 pub use record::{CordonedBefore, Direction, Method, NodeRecord, Phase, SavedNode};
-pub use schedule::{LeftBehind, NodeMove, Wave, schedule};
+pub use schedule::{LeftBehind, NodeMove, Wave, is_control_plane, schedule};
 pub use seen::{MIGRATION_ANNOTATION, NodeSeen, Scheduling, SeenNode};
 pub use step::{
     Action, AssignOutcome, CheckState, Decision, KubeletRestart, PodReference, Request, Rules,

@@ -29,6 +29,12 @@ const CONTROL_PLANE_LABELS: [&str; 2] = [
     "node-role.kubernetes.io/master",
 ];
 
+/// Whether a node runs the control plane. Such a node moves only if a person names it.
+pub fn is_control_plane(node: &Node) -> bool {
+    let mut labels = CONTROL_PLANE_LABELS.iter();
+    labels.any(|label| node.labels.contains_key(*label))
+}
+
 /// About how long the steps of one node take beside the end of its Pods: the agent starts, and the
 /// node gets ready.
 const STEPS: SignedDuration = SignedDuration::from_secs(90);
@@ -201,9 +207,7 @@ impl<'s> Scheduler<'s> {
         }
         let observed: &'s Observed = self.observed;
         let node: &'s Node = observed.nodes.get(name)?;
-        let is_control_plane = CONTROL_PLANE_LABELS
-            .iter()
-            .any(|label| node.labels.contains_key(*label));
+        let is_control_plane = is_control_plane(node);
         let is_protected = self.desired.policy.protected.nodes.contains(name)
             || node.protection == Protection::Protected;
         if is_protected {
