@@ -91,6 +91,9 @@ fn a_range_of_1_15_is_not_cut() {
         &format!("cidrs: [{OLD}, {NEW}], retiring: [{OLD}]"),
     );
     let plan = server.json("plan -o json");
-    assert_eq!(plan["blocked"][0]["code"], "pod-pool-cidr-change-unsupported", "{plan:#}");
+    assert_eq!(
+        plan["blocked"][0]["code"], "pod-pool-cidr-change-unsupported",
+        "{plan:#}"
+    );
     assert_eq!(cidrs(&server), [OLD]);
 }
