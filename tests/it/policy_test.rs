@@ -209,14 +209,15 @@ fn a_change_of_a_case_has_the_fields_of_a_plan() {
     let plan = &schema["properties"]["spec"]["properties"]["cases"]["items"]["properties"]["plan"];
     let page = std::fs::read_to_string(repository().join("docs/src/reference/json.md")).unwrap();
     let fields_of = |part: &str| -> BTreeSet<String> {
-        let start = format!("\n**`{part}[]`**\n");
-        let (_, table) = page.split_once(&start).unwrap();
-        let rows = table
-            .trim_start()
-            .lines()
-            .take_while(|line| !line.is_empty());
-        let cell = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned());
-        rows.filter_map(cell).collect()
+        let start = format!("\n- `{part}[]`");
+        let (_, list) = page.split_once(&start).unwrap();
+        let lines = list.lines().skip(1);
+        let lines = lines.take_while(|line| line.starts_with("  "));
+        let name = |line: &str| Some(line.strip_prefix("  - `")?.split_once('`')?.0.to_owned());
+        let names = lines.filter_map(name);
+        names
+            .map(|name| name.trim_end_matches(['?', ']', '[']).to_owned())
+            .collect()
     };
     let written = |part: &str| -> BTreeSet<String> {
         let items: &Value = &plan["properties"][part]["items"]["properties"];

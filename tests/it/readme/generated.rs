@@ -64,21 +64,6 @@ fn verbs(help: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every command, with the commands below it, as words.
-pub fn all_verbs() -> Vec<Vec<String>> {
-    let mut found = vec![Vec::new()];
-    let mut next = 0;
-    while let Some(before) = found.get(next).cloned() {
-        let words: Vec<&str> = before.iter().map(String::as_str).collect();
-        let help = printed(&[&words, &["--help"][..]].concat());
-        let below = verbs(&help).into_iter();
-        let below = below.map(|verb| [before.clone(), vec![verb]].concat());
-        found.splice(next + 1..next + 1, below);
-        next += 1;
-    }
-    found
-}
-
 fn cli() -> String {
     let mut page = format!(
         "{NOTE}\n\n# Command line\n\n`cilium-ipam VERB --help` prints the same. [Exit codes](exit-codes.md) and [output formats](output.md)\nhave their own pages.\n"

@@ -11,7 +11,7 @@ const EVENTS: &str = "src/cli/event.rs";
 const INVALID: &str = "(object[\"event\"], object[\"revision\"]) = (\"invalid\"";
 const FINDINGS: &str = "src/render/finding_formats.rs";
 
-/// A row for each event.
+/// A line for each event.
 pub fn rows() -> String {
     let mut rows = BTreeMap::new();
     let source = product_source(EVENTS);
@@ -66,5 +66,8 @@ fn keys(object: &str) -> Vec<&str> {
 
 fn row(name: &str, fields: &[&str]) -> String {
     let fields: Vec<String> = fields.iter().map(|field| format!("`{field}`")).collect();
-    format!("| `{name}` | {} |\n", fields.join(", "))
+    match fields.is_empty() {
+        true => format!("- `{name}`\n"),
+        false => format!("- `{name}`: {}\n", fields.join(", ")),
+    }
 }

@@ -172,6 +172,11 @@ pub const OUTPUTS: &[Output] = &[
 ];
 
 impl Output {
+    /// Its type.
+    pub fn key(&self) -> super::types::Key {
+        (self.file.to_owned(), self.root.to_owned())
+    }
+
     /// What the commands print for those examples where they succeed, without the kind of an
     /// explanation.
     pub fn values(&self) -> Vec<Value> {

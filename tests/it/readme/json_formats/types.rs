@@ -3,7 +3,7 @@
 //! The files are formatted by rustfmt, so a field is a line. Knows only the serde attributes that
 //! these types use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::Value;
@@ -40,7 +40,7 @@ const VERSION: &str = "Version of this format.";
 #[derive(Clone, Debug)]
 pub struct Field {
     pub name: String,
-    /// For people.
+    /// Its type for people. Empty for a text, and for an object whose fields are listed.
     pub kind: String,
     pub about: String,
     rust: String,
@@ -48,6 +48,19 @@ pub struct Field {
     /// May be absent.
     is_optional: bool,
 }
+
+impl Field {
+    /// The name, `[]` after that of a list and `?` after one that may be absent.
+    pub fn notation(&self) -> String {
+        let is_list = innermost(&self.rust).1 || self.rust.contains("BTreeSet<");
+        let list = if is_list { "[]" } else { "" };
+        let absent = if self.is_optional { "?" } else { "" };
+        format!("`{}{list}{absent}`", self.name)
+    }
+}
+
+/// The file of a type, and its name.
+pub type Key = (String, String);
 
 /// A type that is serialised.
 #[derive(Clone, Debug)]
@@ -66,6 +79,12 @@ enum What {
     OneOf,
     /// A text, one of the fields' names.
     Text,
+}
+
+impl Shape {
+    pub fn is_one_of(&self) -> bool {
+        self.what == What::OneOf
+    }
 }
 
 pub struct Types(BTreeMap<String, Vec<Shape>>);
@@ -92,11 +111,11 @@ impl Types {
         for (name, index) in all {
             let mut shape = types.0[&name][index].clone();
             for field in &mut shape.fields {
-                field.kind = types.words(&shape.file, &field.rust);
-                if field.is_optional {
-                    let kind = field.kind.trim_end_matches(" or null");
-                    field.kind = format!("{kind}, or absent");
-                }
+                let kind = types.words(&shape.file, &field.rust);
+                field.kind = match kind.strip_suffix("or null") {
+                    Some(kind) if field.is_optional => kind.trim_end().to_owned(),
+                    _ => kind,
+                };
             }
             types.0.get_mut(&name).unwrap()[index] = shape;
         }
@@ -147,7 +166,7 @@ impl Types {
     }
 
     /// The type with the fields of flattened ones.
-    fn flat(&self, file: &str, name: &str) -> Shape {
+    pub fn flat(&self, file: &str, name: &str) -> Shape {
         let found = self.find(file, name);
         let mut shape = found
             .unwrap_or_else(|| panic!("{file}: no type `{name}`"))
@@ -165,57 +184,42 @@ impl Types {
         shape
     }
 
-    /// A type and those of its fields, each once, with the places where it stands.
-    pub fn below(&self, file: &str, root: &str) -> Vec<(Vec<String>, Shape)> {
-        let mut found: Vec<(String, Vec<String>, Shape)> = Vec::new();
-        let mut open = vec![(String::new(), file.to_owned(), root.to_owned())];
-        while !open.is_empty() {
-            for (place, file, name) in std::mem::take(&mut open) {
-                let known = found.iter_mut().find(|(known, ..)| *known == name);
-                if let Some((_, places, _)) = known {
-                    places.push(place);
-                    continue;
-                }
-                let shape = self.flat(&file, &name);
-                for field in &shape.fields {
-                    let (inner, is_list) = innermost(&field.rust);
-                    let is_object = self
-                        .find(&shape.file, inner)
-                        .is_some_and(|inner| inner.what != What::Text);
-                    if is_object {
-                        let dot = if place.is_empty() { "" } else { "." };
-                        let list = if is_list { "[]" } else { "" };
-                        let place = format!("{place}{dot}{}{list}", field.name);
-                        open.push((place, shape.file.clone(), inner.to_owned()));
-                    }
-                }
-                found.push((name, vec![place], shape));
+    /// The type of a field's value or entries, if it is an object.
+    pub fn object_in(&self, shape: &Shape, field: &Field) -> Option<Key> {
+        let name = innermost(&field.rust).0;
+        let inner = self.find(&shape.file, name)?;
+        (inner.what != What::Text).then(|| (inner.file.clone(), name.to_owned()))
+    }
+
+    /// The types of all objects in a type, itself among them.
+    pub fn objects(&self, root: &Key) -> BTreeSet<Key> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![root.clone()];
+        while let Some(key) = open.pop() {
+            if found.insert(key.clone()) {
+                let shape = self.flat(&key.0, &key.1);
+                let inner = shape.fields.iter();
+                open.extend(inner.filter_map(|field| self.object_in(&shape, field)));
             }
         }
         found
-            .into_iter()
-            .map(|(_, places, shape)| (places, shape))
-            .collect()
     }
 
     /// A Rust type in the words of a person.
     fn words(&self, file: &str, rust: &str) -> String {
         let inside = |outer: &str| rust.strip_prefix(outer)?.strip_suffix('>');
         if let Some(inner) = inside("Option<") {
-            return format!("{} or null", self.words(file, inner));
+            let inner = self.words(file, inner);
+            return format!("{inner} or null").trim_start().to_owned();
         }
-        if let Some(inner) = inside("Vec<") {
-            let inner = self.words(file, inner).replace("object", "objects");
-            return format!("list of {inner}");
-        }
-        if let Some(inner) = inside("BTreeSet<") {
-            return format!("list of {}", self.words(file, inner));
+        if let Some(inner) = inside("Vec<").or_else(|| inside("BTreeSet<")) {
+            return self.words(file, inner);
         }
         if rust.starts_with("BTreeMap<") || rust == "Labels" {
             return "map of text".to_owned();
         }
         match rust {
-            "bool" => "true or false".to_owned(),
+            "bool" => "boolean".to_owned(),
             "u8" | "u32" | "i32" | "i64" | "u128" | "usize" | "SignedDuration" => {
                 "number".to_owned()
             }
@@ -225,10 +229,9 @@ impl Types {
                     let names = shape.fields.iter().map(|field| format!("`{}`", field.name));
                     names.collect::<Vec<_>>().join(", ")
                 }
-                Some(_) => "object".to_owned(),
                 None if OBJECTS.contains(&rust) => "object".to_owned(),
-                // It stands in JSON as its text.
-                None => "text".to_owned(),
+                // Without fields, it stands in JSON as its text.
+                Some(_) | None => String::new(),
             },
         }
     }
