@@ -2,6 +2,8 @@
 //! pages are as the program makes them. `CONTRIBUTING.md` has the conventions.
 
 mod blocks;
+mod cli_help;
+mod cli_page;
 mod exit_codes;
 mod generated;
 mod json_formats;

@@ -55,13 +55,13 @@ block that two nodes hold, is an error: without changes it gives 1, with changes
 flags, changes, errors and what `--fail-on` names give 2.
 ";
 
-/// The text with flags as code.
-fn with_code(text: &str) -> String {
+/// The text with flags and environment variables as code.
+pub fn with_code(text: &str) -> String {
     let words = text.split(' ').map(|word| {
-        let flag = word.trim_end_matches([',', ')']);
-        match flag.strip_prefix("--") {
-            Some(_) => format!("`{flag}`{}", &word[flag.len()..]),
-            None => word.to_owned(),
+        let name = word.trim_end_matches([',', ')']);
+        match name.starts_with("--") || name.starts_with("CILIUM_") {
+            true => format!("`{name}`{}", &word[name.len()..]),
+            false => word.to_owned(),
         }
     });
     words.collect::<Vec<_>>().join(" ")

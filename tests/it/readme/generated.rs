@@ -24,7 +24,7 @@ pub fn printed(arguments: &[&str]) -> String {
 fn the_kept_pages_are_as_the_program_makes_them() {
     let pages = [
         ("reference/coming-from.md", crate::habits::page()),
-        ("reference/cli.md", cli()),
+        ("reference/cli.md", super::cli_page::page()),
         ("reference/exit-codes.md", super::exit_codes::page()),
         ("reference/fields.md", fields()),
         ("reference/json.md", super::json_formats::page()),
@@ -46,42 +46,6 @@ fn the_kept_pages_are_as_the_program_makes_them() {
                     .context_radius(1)
             );
         }
-    }
-}
-
-/// The verbs that a help text lists, by task or as one list.
-fn verbs(help: &str) -> Vec<String> {
-    const HEADINGS: [&str; 6] = ["Commands:", "Start:", "Change:", "Look:", "CI:", "Run:"];
-    let lists = help.split("\n\n").filter_map(|part| {
-        let (heading, list) = part.split_once('\n')?;
-        HEADINGS.contains(&heading).then_some(list)
-    });
-    lists
-        .flat_map(str::lines)
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
-        .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
-        .filter(|verb| verb != "help")
-        .collect()
-}
-
-fn cli() -> String {
-    let mut page = format!(
-        "{NOTE}\n\n# Command line\n\n`cilium-ipam VERB --help` prints the same. [Exit codes](exit-codes.md) and [output formats](output.md)\nhave their own pages.\n"
-    );
-    add_help(&mut page, &[]);
-    page
-}
-
-/// Adds the help of a verb and of the verbs below it.
-fn add_help(page: &mut String, verbs_before: &[&str]) {
-    let arguments = [verbs_before, &["--help"]].concat();
-    let help = printed(&arguments);
-    let title = [&["cilium-ipam"], verbs_before].concat().join(" ");
-    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let text = lines.join("\n");
-    write!(page, "\n## {title}\n\n```text\n{}\n```\n", text.trim_end()).unwrap();
-    for verb in verbs(&help) {
-        add_help(page, &[verbs_before, &[verb.as_str()]].concat());
     }
 }
 
