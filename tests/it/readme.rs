@@ -5,6 +5,7 @@ mod blocks;
 mod cli_help;
 mod cli_page;
 mod exit_codes;
+mod fields;
 mod generated;
 mod json_formats;
 pub mod metrics;

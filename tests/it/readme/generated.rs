@@ -4,8 +4,6 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
 use crate::support::{repository, run};
 
 /// With the value `update`, the files are written instead of compared.
@@ -26,7 +24,7 @@ fn the_kept_pages_are_as_the_program_makes_them() {
         ("reference/coming-from.md", crate::habits::page()),
         ("reference/cli.md", super::cli_page::page()),
         ("reference/exit-codes.md", super::exit_codes::page()),
-        ("reference/fields.md", fields()),
+        ("reference/fields.md", super::fields::page()),
         ("reference/json.md", super::json_formats::page()),
         ("reference/metrics.md", super::metrics::page()),
         ("pictures/plan.svg", plan_picture()),
@@ -46,80 +44,6 @@ fn the_kept_pages_are_as_the_program_makes_them() {
                     .context_radius(1)
             );
         }
-    }
-}
-
-/// The kinds of the files, most used first.
-const KINDS: [&str; 6] = [
-    "IPPool",
-    "NodeAssignment",
-    "IPAMPolicy",
-    "ServiceAssignment",
-    "CiliumLoadBalancerIPPool",
-    "PolicyTest",
-];
-
-fn fields() -> String {
-    let mut page = format!(
-        "{NOTE}\n\n# All fields\n\nEvery field of every kind. [The files](files.md) shows an example and explains the main ones.\n`cilium-ipam schema KIND` prints this as JSON Schema for an editor.\n"
-    );
-    for kind in KINDS {
-        let schema: Value = serde_json::from_str(&printed(&["schema", kind])).unwrap();
-        let about = schema["description"].as_str().unwrap_or("");
-        write!(page, "\n## {kind}\n\n{about}\n\n").unwrap();
-        page.push_str("| field | type | meaning | default |\n|---|---|---|---|\n");
-        add_fields(&mut page, "", &schema["properties"]["spec"]);
-    }
-    page
-}
-
-fn add_fields(page: &mut String, place: &str, schema: &Value) {
-    let empty = serde_json::Map::new();
-    let required = schema["required"].as_array().cloned().unwrap_or_default();
-    for (name, field) in schema["properties"].as_object().unwrap_or(&empty) {
-        let path = format!("{place}{name}");
-        let default = match &field["default"] {
-            _ if required.contains(&Value::from(name.as_str())) => "required".to_owned(),
-            Value::Null => String::new(),
-            Value::Array(list) if list.is_empty() => String::new(),
-            Value::Object(map) if map.is_empty() => String::new(),
-            Value::String(text) => format!("`{text}`"),
-            other => format!("`{other}`"),
-        };
-        let about = field["description"].as_str().unwrap_or("");
-        let about = about.replace('|', "\\|").replace('\n', " ");
-        writeln!(page, "| `{path}` | {} | {about} | {default} |", kind(field)).unwrap();
-        add_fields(page, &format!("{path}."), field);
-        add_fields(page, &format!("{path}[]."), &field["items"]);
-    }
-}
-
-/// The type of a field, in the words of a person.
-fn kind(field: &Value) -> String {
-    if let Some(values) = field["enum"].as_array() {
-        let values: Vec<String> = values
-            .iter()
-            .filter_map(Value::as_str)
-            .map(|value| format!("`{value}`"))
-            .collect();
-        return values.join(", ");
-    }
-    let one = |name: &str| match name {
-        "array" => format!("list of {}", kind(&field["items"])),
-        "object" if field["additionalProperties"].is_object() => {
-            format!("map of {}", kind(&field["additionalProperties"]))
-        }
-        "integer" => "number".to_owned(),
-        "string" => "text".to_owned(),
-        other => other.to_owned(),
-    };
-    match &field["type"] {
-        Value::String(name) => one(name),
-        Value::Array(names) => {
-            let names: Vec<String> = names.iter().filter_map(Value::as_str).map(one).collect();
-            names.join(" or ")
-        }
-        _ => "any".to_owned(),
     }
 }
 
