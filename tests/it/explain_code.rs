@@ -109,12 +109,17 @@ fn every_page_of_the_reference_is_of_a_family() {
 }
 
 #[test]
-fn an_index_links_every_page() {
-    let index = repository().join("docs/src/reference/rules/index.md");
-    let index = std::fs::read_to_string(index).unwrap();
-    for page in rules::pages() {
-        let link = format!("]({}.md#{})", page.family, page.code);
-        assert!(index.contains(&link), "{link}");
+fn an_index_links_every_family_and_a_family_every_code() {
+    let folder = repository().join("docs/src/reference/rules");
+    let read = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.md"))).unwrap();
+    let index = read("index");
+    for family in rules::families() {
+        index.assert_has(&format!("[{}]({}.md)", family.title, family.name));
+        let page = read(family.name);
+        for code in family.pages.iter().map(|page| page.code) {
+            page.assert_has(&format!("[`{code}`](#{code})"));
+            page.assert_has(&format!("\n## {code}\n"));
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The reference of rule codes: one page for each family, and an index.
+//! The reference of finding codes: one page for each family, and an index.
 
 use ipam_core::rules::{RuleFamily, RulePage, families, markdown};
 
@@ -20,7 +20,7 @@ fn family_page(family: &RuleFamily) -> String {
     } = family;
     let mut text = generated(&format!("rules/{name}.txt"));
     text.push_str(&format!("# {title}\n\n{about}\n\n"));
-    text.push_str(&table(pages, ""));
+    text.push_str(&table(pages));
     for one in pages {
         text.push_str(&format!("\n{}", markdown::page(one)));
     }
@@ -30,24 +30,32 @@ fn family_page(family: &RuleFamily) -> String {
 fn index() -> String {
     let mut text = generated("rules/*.txt");
     text.push_str(
-        "# Rule codes\n\n\
+        "# Finding codes\n\n\
          Every finding, refusal and blocked change has a code. Codes are stable: they never get\n\
-         another meaning. The terminal prints the page of a code without a network:\n\n\
+         another meaning. To look up a code, search this site for it, or print its page without a\n\
+         network:\n\n\
          ```sh\n\
          cilium-ipam explain pool-overlap\n\
-         ```\n",
+         ```\n\n\
+         Without a code, `cilium-ipam explain` lists all codes.\n\n",
     );
     for family in families() {
-        text.push_str(&format!("\n## {}\n\n{}\n\n", family.title, family.about));
-        text.push_str(&table(&family.pages, &format!("{}.md", family.name)));
+        let RuleFamily {
+            name,
+            title,
+            about,
+            pages,
+        } = family;
+        let count = pages.len();
+        text.push_str(&format!("- [{title}]({name}.md), {count} codes: {about}\n"));
     }
     text
 }
 
-fn table(pages: &[RulePage], file: &str) -> String {
+fn table(pages: &[RulePage]) -> String {
     let row = |page: &RulePage| {
         let code = page.code;
-        format!("| [`{code}`]({file}#{code}) | {} |\n", page.summary)
+        format!("| [`{code}`](#{code}) | {} |\n", page.summary)
     };
     let rows: String = pages.iter().map(row).collect();
     format!("| code | meaning |\n|---|---|\n{rows}")

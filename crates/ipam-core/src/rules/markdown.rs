@@ -4,7 +4,7 @@ use super::{RulePage, families};
 
 /// Every page in one text.
 pub fn all() -> String {
-    let mut text = "# Rule codes\n".to_owned();
+    let mut text = "# Finding codes\n".to_owned();
     for one in families().iter().flat_map(|family| &family.pages) {
         text.push_str(&format!("\n{}", page(one)));
     }
