@@ -1,6 +1,7 @@
 //! The reference of finding codes: one page for each family, and an index.
 
 use ipam_core::rules::{RuleFamily, RulePage, families, markdown};
+use ipam_core::text::joined;
 
 /// Path below `docs/src`, and text.
 pub fn pages() -> Vec<(String, String)> {
@@ -11,6 +12,7 @@ pub fn pages() -> Vec<(String, String)> {
         .collect()
 }
 
+/// The kinds and the commands that most codes of a family have are named once, above the codes.
 fn family_page(family: &RuleFamily) -> String {
     let RuleFamily {
         name,
@@ -18,13 +20,41 @@ fn family_page(family: &RuleFamily) -> String {
         about,
         pages,
     } = family;
+    let usual_kinds = most_frequent(pages, kinds);
+    let usual_commands = most_frequent(pages, commands);
     let mut text = generated(&format!("rules/{name}.txt"));
-    text.push_str(&format!("# {title}\n\n{about}\n\n"));
-    text.push_str(&table(pages));
-    for one in pages {
-        text.push_str(&format!("\n{}", markdown::page(one)));
+    text.push_str(&format!(
+        "# {title}\n\n{about}\n\n*{usual_kinds}; {usual_commands}, unless a code says otherwise.*\n\n"
+    ));
+    let links = pages.iter().map(|page| format!("[`{0}`](#{0})", page.code));
+    text.push_str(&format!("{}\n", joined(links, ",\n")));
+    for page in pages {
+        let notes = [
+            (kinds(page), &usual_kinds),
+            (commands(page), &usual_commands),
+        ];
+        let notes = notes.into_iter().filter(|(note, usual)| note != *usual);
+        let notes = joined(notes.map(|(note, _)| note), "; ");
+        text.push_str(&format!("\n{}", markdown::entry(page, &notes)));
     }
     text
+}
+
+fn kinds(page: &RulePage) -> String {
+    joined(&page.kinds, ", ")
+}
+
+fn commands(page: &RulePage) -> String {
+    format!("reported by {}", joined(&page.commands, ", "))
+}
+
+/// The text that most pages have. Of several, the first one in the alphabet.
+fn most_frequent(pages: &[RulePage], text: fn(&RulePage) -> String) -> String {
+    let mut texts: Vec<String> = pages.iter().map(text).collect();
+    texts.sort();
+    let groups = texts.chunk_by(|a, b| a == b).rev();
+    let most = groups.max_by_key(|group| group.len());
+    most.expect("a family has pages")[0].clone()
 }
 
 fn index() -> String {
@@ -50,15 +80,6 @@ fn index() -> String {
         text.push_str(&format!("- [{title}]({name}.md), {count} codes: {about}\n"));
     }
     text
-}
-
-fn table(pages: &[RulePage]) -> String {
-    let row = |page: &RulePage| {
-        let code = page.code;
-        format!("| [`{code}`](#{code}) | {} |\n", page.summary)
-    };
-    let rows: String = pages.iter().map(row).collect();
-    format!("| code | meaning |\n|---|---|\n{rows}")
 }
 
 fn generated(source: &str) -> String {

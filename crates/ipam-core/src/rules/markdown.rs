@@ -13,14 +13,22 @@ pub fn all() -> String {
 
 /// Markdown of one rule: a heading, which is also the anchor, and the parts of the page.
 pub fn page(page: &RulePage) -> String {
-    let mut text = format!(
-        "## {}\n\n{}\n\n*{}.*\n",
-        page.code,
-        page.summary,
-        page.place()
-    );
-    for (heading, body) in page.sections() {
-        text.push_str(&format!("\n**{heading}**\n\n{body}\n"));
-    }
-    text
+    entry(page, &page.place())
+}
+
+/// As [`page`], but with `note` in place of the kinds and commands. An empty note is omitted.
+pub fn entry(page: &RulePage, note: &str) -> String {
+    let RulePage {
+        code,
+        summary,
+        seen,
+        why,
+        action,
+        ..
+    } = page;
+    let note = match note {
+        "" => String::new(),
+        note => format!("*{note}.*\n\n"),
+    };
+    format!("## {code}\n\n{summary}\n{seen}\n\n{note}**Why:** {why}\n\n**Fix:** {action}\n")
 }
