@@ -168,7 +168,7 @@ pub enum ClusterError {
     },
     /// Blocks of deleted nodes cannot be recorded.
     #[error(
-        "the blocks of deleted nodes cannot be recorded in ConfigMap kube-system/{part}, and have no quarantine: {error}"
+        "the blocks of deleted nodes cannot be recorded in ConfigMap kube-system/{part}, and have no quarantine after a restart: {error}"
     )]
     Departed {
         /// The part of the record.

@@ -3,8 +3,9 @@
 //! It must never decide which blocks those are, as the cache of the cluster does, or which of them
 //! count, as `ipam_core::claims` does.
 
+use futures_util::future::join_all;
 use ipam_cilium::observed::{ModeSeen, Observed, ObservedKind};
-use ipam_cluster::{Cluster, Write, WriteError};
+use ipam_cluster::{Cluster, ClusterError, Write, WriteError};
 use ipam_core::claims::{DepartedPart, Departure};
 use ipam_core::model::IpamMode;
 use ipam_core::net::Block;
@@ -36,27 +37,36 @@ fn can_be_recorded(observed: &Observed, part: DepartedPart) -> bool {
     is_assigned_here && observed.blind_spot(ObservedKind::Departed(part)).is_none()
 }
 
-/// Records the blocks of deleted nodes that wait for it. If another program has changed a part of
-/// the record since, the blocks of this part wait. Returns the parts that cannot be written.
-pub(super) async fn record<C: Cluster>(
-    cluster: &C,
-    desired: &Desired,
-    observed: &Observed,
-) -> Vec<(DepartedPart, WriteError)> {
+/// The writes that record the blocks of deleted nodes that wait for it.
+pub(super) fn writes(desired: &Desired, observed: &Observed) -> Vec<(DepartedPart, Write)> {
     let departed = &observed.departed;
     let changed = departed
         .departed
         .record(observed.at, desired.policy.quarantine);
-    let mut failed = Vec::new();
-    for (part, blocks) in changed {
-        if !can_be_recorded(observed, part) {
-            continue;
+    let recordable = changed.into_iter();
+    let recordable = recordable.filter(|(part, _)| can_be_recorded(observed, *part));
+    recordable
+        .map(|(part, blocks)| {
+            let write = Write::departed(part, &blocks, departed.versions.get(&part));
+            (part, write)
+        })
+        .collect()
+}
+
+/// Sends the writes at the same time. If another program has changed a part of the record since, the
+/// blocks of this part wait.
+///
+/// # Errors
+/// Fails if a part cannot be written. Its blocks wait.
+pub(super) async fn record<C: Cluster>(
+    cluster: &C,
+    writes: &[(DepartedPart, Write)],
+) -> Result<(), ClusterError> {
+    let each = writes.iter().map(|(part, write)| async move {
+        match cluster.write(write).await {
+            Ok(_) | Err(WriteError::Superseded(_)) => Ok(()),
+            Err(error) => Err(ClusterError::Departed { part: *part, error }),
         }
-        let write = Write::departed(part, &blocks, departed.versions.get(&part));
-        match cluster.write(&write).await {
-            Ok(_) | Err(WriteError::Superseded(_)) => {}
-            Err(error) => failed.push((part, error)),
-        }
-    }
-    failed
+    });
+    join_all(each).await.into_iter().collect()
 }

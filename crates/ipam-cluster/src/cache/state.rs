@@ -1,6 +1,6 @@
 //! What a cache knows of the cluster.
 //!
-//! Pure: it knows the order of events and answers; the cache tells it the time. `events` applies what the server
+//! Pure: it knows the order of events and answers; the cache sets `now`. `events` applies what the server
 //! reports and follows our own writes, `catch_up` knows which kinds lag, and `departures` which
 //! blocks of deleted nodes are not recorded.
 

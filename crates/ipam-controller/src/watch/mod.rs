@@ -5,6 +5,7 @@
 //! Files with errors never act: the last valid ones still apply. What exceeds the Policy's limits
 //! waits for a person.
 
+mod departed;
 mod reconcile;
 mod worker;
 mod write_backoff;

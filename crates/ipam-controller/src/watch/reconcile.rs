@@ -9,16 +9,12 @@ use tokio::time::Instant;
 
 use super::{ControllerEvent, OnEvent, Planned, Waiting, WaitingChange, Worker};
 use crate::apply::{Event, Outcome};
-use crate::departures;
 use crate::lease::{Attempt, Lease, Timing};
 use crate::{
     Applied, BATCH, Job, Loaded, OnConflict, Sending, apply_until_settled, observe_and_plan,
 };
 use ipam_cilium::observed::Observed;
-use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot, Trouble, WriteError};
-use ipam_core::claims::{DepartedPart, Departure};
-use ipam_core::net::Block;
-use ipam_desired::Activity;
+use ipam_cluster::{Cluster, ClusterError, Follow, LeaseName, Snapshot};
 use ipam_plan::check;
 use ipam_plan::plan::{
     Change, Plan, Selection, Sequence, Unattended, VersionRules, without_awaited_pairs,
@@ -110,7 +106,7 @@ impl<C: Follow> Worker<'_, C> {
         }));
         let parted = crate::part_in_task(&plan, &loaded.desired, &observed, self.waivers).await;
         self.report_waiting(&plan, &parted, &observed, on_event);
-        let record_again = self.record_departed(snapshot, &loaded, &observed).await;
+        let departed = self.departed(&loaded, &observed);
         self.write_backoff.prune(Instant::now());
         let (ready, due) = self.backed_off(parted.applied);
         let freed = match plan.blocked.is_empty() {
@@ -121,7 +117,6 @@ impl<C: Follow> Worker<'_, C> {
             due,
             waits_for_neutron(&plan, &observed).then_some(NEUTRON_RETRY),
             freed,
-            record_again,
         ]);
         let (new, others): (Vec<Change>, Vec<Change>) =
             ready.into_iter().partition(Change::gives_to_a_new_node);
@@ -130,48 +125,12 @@ impl<C: Follow> Worker<'_, C> {
             .apply(snapshot, &job, observed, new, OnConflict::Leave, on_event)
             .await?;
         let tried = self.paused(tried);
+        let due = earliest([due, self.record_departed(snapshot, &departed).await]);
         let after_others = match others.is_empty() {
             true => None,
             false => self.others(&job, on_event).await?,
         };
         Ok(earliest([due, tried.again, after_others]))
-    }
-
-    /// Records the blocks of deleted nodes. The plan treated them as quarantined, and new nodes do
-    /// not wait for the record. Returns the time until the rest is due.
-    async fn record_departed(
-        &mut self,
-        snapshot: &Snapshot<'_, C>,
-        loaded: &Loaded,
-        observed: &Observed,
-    ) -> Option<Duration> {
-        let desired = &loaded.desired;
-        if !desired.policy.quarantine.is_positive() {
-            self.unrecorded = None;
-        }
-        let waiting = &observed.departed.departed.waiting;
-        if waiting.is_empty() || desired.policy.activity == Activity::Paused {
-            return None;
-        }
-        let must_be_recorded = |block: Block, departure: &Departure| {
-            departures::must_be_recorded(desired, observed, block, departure)
-        };
-        self.cache.retain_departed(must_be_recorded);
-        let failed = departures::record(snapshot, desired, observed).await;
-        // Without the right to write a part, its blocks have no quarantine.
-        let is_final =
-            |error: &WriteError| matches!(error, WriteError::Refused(_) | WriteError::Forbidden(_));
-        let denied = failed.iter().filter(|(_, error)| is_final(error));
-        let denied: Vec<DepartedPart> = denied.map(|(part, _)| *part).collect();
-        self.cache
-            .retain_departed(|block, _| !denied.contains(&DepartedPart::of(block)));
-        let must_retry = denied.len() < failed.len();
-        let mut failed = failed.into_iter();
-        let error = failed
-            .next()
-            .map(|(part, error)| ClusterError::Departed { part, error });
-        self.unrecorded = error.as_ref().map(Trouble::from);
-        must_retry.then(|| self.next_pause())
     }
 
     /// Applies the changes that are not for new nodes.

@@ -59,6 +59,9 @@ pub(super) struct Worker<'w, C> {
     must_pause: bool,
     /// Why blocks of deleted nodes could not be recorded the last time.
     pub(super) unrecorded: Option<Trouble>,
+    /// Pauses after such failures. Nothing else waits for them.
+    pub(super) record_retry: Retry,
+    pub(super) record_not_before: Instant,
     /// No plan is made before this time.
     pub(super) next_plan_at: Instant,
     /// When the first event that led to this reconcile arrived.
@@ -94,6 +97,8 @@ impl<'w, C: Follow> Worker<'w, C> {
             retry: BACKOFF.retry(fastrand::Rng::new()),
             must_pause: false,
             unrecorded: None,
+            record_retry: BACKOFF.retry(fastrand::Rng::new()),
+            record_not_before: Instant::now(),
             next_plan_at: Instant::now(),
             first_event_at: Instant::now(),
             lagging_since: None,

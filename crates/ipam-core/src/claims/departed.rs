@@ -134,8 +134,8 @@ impl Departed {
         }
     }
 
-    /// Whether the record needs no change for a waiting block: it has this departure or a later one
-    /// of the same node, or the quarantine is over.
+    /// Whether the block needs no write: the record has this or a later departure of the same node, or
+    /// the quarantine is over.
     pub fn is_settled(
         &self,
         block: Block,
@@ -154,7 +154,8 @@ impl Departed {
     }
 
     /// The parts that change when the waiting blocks are recorded. They no longer contain blocks
-    /// whose quarantine is over. If a part is full, its oldest blocks make room.
+    /// whose quarantine is over. If a part is full, its oldest blocks make room: a waiting block may
+    /// be one of these, and goes on waiting.
     pub fn record(
         &self,
         now: Timestamp,
@@ -175,6 +176,11 @@ impl Departed {
             blocks.blocks.insert(*block, departure.clone());
         }
         changed.values_mut().for_each(DepartedBlocks::shrink);
+        let is_new = |part: &DepartedPart, blocks: &mut DepartedBlocks| {
+            let stored = self.parts.get(part);
+            stored.is_none_or(|stored| stored.blocks != blocks.blocks)
+        };
+        changed.retain(is_new);
         changed
     }
 }
@@ -427,6 +433,21 @@ mod tests {
         assert_eq!((of("older"), of("old"), of("new")), (4, 49_992, 4));
         let recorded = recorded.with(&departed(0..4, "newest"), 500);
         assert_eq!((recorded.blocks().count(), recorded.dropped()), (4, 0));
+    }
+
+    #[test]
+    fn an_old_block_that_has_no_room_is_written_and_counted_once() {
+        let mut of_first = departed(0..60_000, "n");
+        of_first.retain(|block, _| DepartedPart::of(*block) == DepartedPart::First);
+        let of_first: BTreeMap<Block, NodeName> =
+            of_first.into_iter().take(MOST_OF_PART + 1).collect();
+        let mut recorded = Departed::default().with(&of_first, 100);
+        assert_eq!(recorded.dropped(), 1);
+        let (dropped, node) = of_first.into_iter().next().unwrap();
+        recorded
+            .waiting
+            .insert(dropped, Departure::new(node, at(99)));
+        assert!(recorded.record(at(110), QUARANTINE).is_empty());
     }
 
     #[test]

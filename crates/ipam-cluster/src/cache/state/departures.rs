@@ -16,8 +16,8 @@ use ipam_core::claims::{Departed, DepartedBlocks, DepartedPart, Departure, MOST_
 use ipam_core::model::NodeName;
 use ipam_core::net::Block;
 
-/// Most blocks that wait. Twice as many as the record holds, so that the record is full, and reports
-/// it, before a block is lost here.
+/// Most blocks that wait. Twice as many as the record holds, so that `quarantine-full` is reported
+/// before the cache drops a block.
 const MOST: usize = 2 * DepartedPart::ALL.len() * MOST_OF_PART;
 
 impl State {
@@ -61,14 +61,22 @@ impl State {
         }
     }
 
-    /// Adds a block. Without room, the oldest one makes room.
+    /// Adds a block, unless a later departure of it waits. Drops the oldest blocks if there are too
+    /// many.
     fn add_departed(&mut self, block: Block, departure: Departure) {
+        let waiting = self.departed.get(&block);
+        if waiting.is_some_and(|waiting| waiting.at > departure.at) {
+            return;
+        }
         self.departed.insert(block, departure);
         if self.departed.len() > MOST {
-            let by_age = |(block, one): &(&Block, &Departure)| (one.at, **block);
-            let oldest = self.departed.iter().min_by_key(by_age);
-            let oldest = oldest.map(|(block, _)| *block);
-            oldest.map(|block| self.departed.remove(&block));
+            // A part of them at once: each search visits all blocks.
+            let mut by_age: Vec<_> = self.departed.iter().collect();
+            by_age.sort_unstable_by_key(|(block, one)| (one.at, **block));
+            let oldest = by_age.into_iter().take(MOST / 16).map(|(block, _)| *block);
+            for block in oldest.collect::<Vec<_>>() {
+                self.departed.remove(&block);
+            }
         }
     }
 
@@ -99,7 +107,7 @@ impl State {
     /// that it had.
     fn compare_records(&mut self, before: &BTreeMap<ObservedKind, CachedKind>) {
         let (old, new) = (recorded(before), recorded(&self.kinds));
-        self.settle_recorded(old.blocks(), new.blocks());
+        self.settle_recorded(new.blocks());
         if self.rollback.is_none() {
             return;
         }
@@ -112,26 +120,19 @@ impl State {
     }
 
     /// A part of the record has changed.
-    pub(super) fn record_changed(&mut self, old: Option<&Object>, new: &Object) {
-        let old = old.map(blocks_of).unwrap_or_default();
-        self.settle_recorded(old.blocks(), blocks_of(new).blocks());
+    pub(super) fn record_changed(&mut self, new: &Object) {
+        self.settle_recorded(blocks_of(new).blocks());
     }
 
-    /// Removes waiting blocks whose entry in the record is new. An unchanged entry may be of an
-    /// earlier deletion.
-    fn settle_recorded<'d>(
-        &mut self,
-        old: impl Iterator<Item = (Block, &'d Departure)>,
-        new: impl Iterator<Item = (Block, &'d Departure)>,
-    ) {
+    /// Removes waiting blocks that the record has. An earlier entry is of an earlier deletion.
+    fn settle_recorded<'d>(&mut self, recorded: impl Iterator<Item = (Block, &'d Departure)>) {
         if self.departed.is_empty() {
             return;
         }
-        let old: BTreeMap<Block, _> = old.collect();
-        for (block, departure) in new {
-            let is_new = old.get(&block) != Some(&departure);
-            let waiting = self.departed.get(&block);
-            if is_new && waiting.is_some_and(|waiting| waiting.node == departure.node) {
+        for (block, departure) in recorded {
+            let is_it =
+                |waiting: &Departure| waiting.node == departure.node && waiting.at <= departure.at;
+            if self.departed.get(&block).is_some_and(is_it) {
                 self.departed.remove(&block);
             }
         }

@@ -89,7 +89,7 @@ impl State {
         let old = Arc::make_mut(&mut cached.objects).insert(key, new.clone());
         let is_same = old.as_ref().is_some_and(|old| old.meaning == new.meaning);
         if matches!(kind, ObservedKind::Departed(_)) {
-            self.record_changed(old.as_ref(), &new);
+            self.record_changed(&new);
         }
         let is_another = old.as_ref().is_some_and(|old| old.uid != new.uid);
         let before = old.map(|old| old.blocks).unwrap_or_default();

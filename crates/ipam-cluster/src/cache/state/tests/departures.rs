@@ -3,6 +3,7 @@
 use super::*;
 use ipam_cilium::observed::DEPARTED_KEY;
 use ipam_core::claims::DepartedPart;
+use jiff::Timestamp;
 
 const PART: ObservedKind = ObservedKind::Departed(DepartedPart::First);
 
@@ -31,7 +32,9 @@ fn with_record(lines: &str) -> State {
     state
 }
 
+/// The node is gone at second 5.
 fn node_gone(state: &mut State, at: u64) {
+    state.now = Timestamp::from_second(5).unwrap();
     let node = object("n", at, Some("10.0.0.0/24"));
     state.on_event(ObservedKind::Node, ObjectEvent::Deleted(&node));
 }
@@ -116,9 +119,9 @@ fn the_record_ends_the_wait() {
 
 #[test]
 fn an_earlier_departure_does_not_end_the_wait() {
-    let mut state = with_record("10.0.0.0/24 n 5\n");
+    let mut state = with_record("10.0.0.0/24 n 4\n");
     node_gone(&mut state, 12);
-    let other = record(13, "10.0.0.0/24 n 5\n10.0.4.0/24 m 6\n");
+    let other = record(13, "10.0.0.0/24 n 4\n10.0.4.0/24 m 6\n");
     state.on_event(PART, ObjectEvent::Changed(&other));
     assert_eq!(waiting(&state), ["10.0.0.0/24 n"]);
     let again = record(14, "10.0.0.0/24 n 7\n10.0.4.0/24 m 6\n");
