@@ -16,7 +16,7 @@ use ipam_cilium::observed::{
     PodRanges, SeenPodPool,
 };
 use ipam_core::model::{Hazard, NodeName, PerFamily, PoolName};
-use ipam_core::net::{Block, Family, Range, RangeIndex, merge};
+use ipam_core::net::{Block, Family, Range, RangeIndex, covers, merge};
 use ipam_desired::{Desired, Pool, PoolRange, PoolState};
 
 /// Limit of the bits between the prefix of an IPv6 CIDR and that of its blocks.
@@ -90,8 +90,8 @@ impl<'o> ClusterPools<'o> {
         }
     }
 
-    /// The addresses of the pool's retiring ranges that no node has. The operator can give nothing of
-    /// a CIDR that ends where a held block does.
+    /// The addresses of the pool's retiring ranges that no node uses. Cilium's operator cannot allocate
+    /// from a CIDR that consists of allocated blocks.
     fn unheld_retiring(&self, pool: &Pool) -> Vec<Range> {
         let held = self.allocated.get(pool.name.as_str());
         let held = held.into_iter().flatten().map(|(_, block)| block.range());
@@ -289,8 +289,20 @@ fn shrinks(
     if !only_grows && !remembers_given(cluster.observed) {
         return Err(PodPoolObstacle::Recut.into());
     }
+    let kept = merge(
+        after
+            .iter()
+            .flat_map(|now| &now.cidrs)
+            .map(|cidr| cidr.range()),
+    );
+    let retiring = merge(pool.retiring_ranges());
+    let is_lost = |range: &Range| !covers(&retiring, range);
+    let mut lost = seen.ranges.iter().flat_map(|was| {
+        let cidrs = was.cidrs.iter();
+        cidrs.flat_map(|cidr| cidr.without(&kept, was.size))
+    });
     // A node keeps a block that the operator hands out at this moment; the operator logs errors.
-    Ok(if seen.cidrs().all(stays) {
+    Ok(if !lost.any(|block| is_lost(&block.range())) {
         Hazard::None
     } else {
         Hazard::Disruptive
