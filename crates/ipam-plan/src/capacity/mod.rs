@@ -182,7 +182,7 @@ pub fn capacity(observed: &Observed, files: Option<(&Desired, &Plan)>) -> Capaci
 }
 
 impl Capacity {
-    /// With the time left by the creation of nodes.
+    /// Adds the time left, estimated from node creation times.
     #[must_use]
     pub fn with_time_left(mut self, observed: &Observed) -> Capacity {
         for row in &mut self.rows {

@@ -42,7 +42,9 @@ struct Planned<'p> {
 
 impl<'p> Planned<'p> {
     fn new(plan: &'p Plan) -> Planned<'p> {
-        let blocked = plan.blocked.iter().filter_map(|one| match &one.target {
+        // Of several reasons, the first one counts.
+        let blocked = plan.blocked.iter().rev();
+        let blocked = blocked.filter_map(|one| match &one.target {
             Target::Node(name) => Some((name, &one.reason)),
             _ => None,
         });

@@ -92,9 +92,9 @@ fn in_use(pool: &Pool, retiring: &PoolRange, taken: &Slots, users: &Users) -> Fi
         "pool `{name}` retires {block}: {count} of {of} blocks are in use, pinned or quarantined"
     );
     let help = if touching(&users.held, &block.range()).is_empty() {
-        "no node holds one: quarantined blocks become free by themselves; change the pins of the range in the files"
+        "no node uses a block: quarantined blocks become free automatically; change the pins of the range in the files"
     } else if users.mode == ModeSeen::Known(IpamMode::MultiPool) {
-        "agents give a block back once no Pod uses it; drain or replace the nodes that hold one"
+        "an agent releases a block when no Pod uses it; drain or replace the nodes that use one"
     } else {
         "`cilium-ipam migrate` moves the nodes to other blocks"
     };
