@@ -9,7 +9,7 @@ use super::apply_saved::saved_plan;
 use super::failure::Failure;
 use super::show::{Column, print};
 use super::{Common, ExitStatus, Format, apply, completions, output, undo_file};
-use crate::render::{grouped_digits, printable};
+use crate::render::{Detail, grouped_digits, printable};
 use ipam_plan::plan::Intent;
 
 /// The argument that lists the undo plans.
@@ -34,7 +34,7 @@ const COLUMNS: [Column<Row>; 3] = [
     ("DIRECTORY", |row| row.directory.clone()),
 ];
 
-/// The command of `undo`: that of `apply`, for a file in the place of a directory, and without flags for
+/// The command of `undo`: that of `apply`, for a file instead of a directory, and without flags for
 /// plans of a pull request.
 pub(super) fn adapted(command: clap::Command) -> clap::Command {
     const OF_REVIEWS: [&str; 9] = [
@@ -83,7 +83,7 @@ pub(super) async fn run(
     };
     let status = apply::run(apply, common).await?;
     output::warn(&format!(
-        "Now change the files in `{}`, too: otherwise the next apply writes the same again.",
+        "Now change the files in `{}`, too, or the next apply makes the same changes.",
         printable(&directory)
     ));
     Ok(status)
@@ -109,8 +109,17 @@ fn no_undo_plan() -> Failure {
 fn list(format: Format) -> Result<ExitStatus, Failure> {
     let mut rows = Vec::new();
     for file in undo_file::kept() {
-        let Some(plan) = saved_plan(&file)? else {
-            continue;
+        let plan = match saved_plan(&file) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => continue,
+            Err(error) => {
+                let name = printable(&file.display().to_string()).to_string();
+                output::warn(&format!(
+                    "{name} cannot be read, and is left out: {}",
+                    error.brief(Detail::Short)
+                ));
+                continue;
+            }
         };
         rows.push(Row {
             file: file.display().to_string(),
@@ -124,7 +133,7 @@ fn list(format: Format) -> Result<ExitStatus, Failure> {
     }
     print(format, rows, |row| &row.file, &COLUMNS, &[])?;
     if has_rows {
-        output::progress("To undo the newest apply: cilium-ipam undo last");
+        output::progress("To apply the newest undo plan: cilium-ipam undo last");
     }
     Ok(ExitStatus::Done)
 }

@@ -1,12 +1,13 @@
 //! The file with the undo plan of an apply.
 
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde::Serialize;
 
 use super::failure::Failure;
@@ -15,7 +16,6 @@ use ipam_cilium::observed::Observed;
 use ipam_cluster::{remove_leftovers_of, replace_private_file};
 use ipam_controller::Applied;
 use ipam_controller::apply::Outcome;
-use ipam_core::text::natural_order;
 use ipam_desired::Desired;
 use ipam_plan::plan::{Change, NodeChange, PlanDocument, node_changes};
 
@@ -54,24 +54,37 @@ enum State {
 /// The file names every node and every written address.
 const MODE: u32 = 0o600;
 
-/// The folder of undo plans without a name of a person, below the current directory.
+/// The folder of undo plans with a generated name, below the current directory.
 pub(super) const FOLDER: &str = ".cilium-ipam/undo";
 
 /// Start of the default name.
 const PREFIX: &str = "undo-";
 
-/// The undo plans in their folder, the oldest first.
+/// Time in the default name.
+const TIME: &str = "%Y%m%dT%H%M%SZ";
+
+/// The undo plans in their folder, the oldest first. A commit may add files to the folder: names that
+/// no apply generates, and links, do not count.
 pub(super) fn kept() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(FOLDER).into_iter().flatten().flatten();
-    let is_plan = |path: &PathBuf| {
-        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        name.starts_with(PREFIX) && name.ends_with(".json")
+    let numbered = entries.filter_map(|entry| {
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let place = place_in_order(entry.file_name().to_str()?)?;
+        is_file.then(|| (place, entry.path()))
+    });
+    let plans: BTreeMap<(String, u32), PathBuf> = numbered.collect();
+    plans.into_values().collect()
+}
+
+/// The time and the number of `undo-TIME.json`, or of `undo-TIME.2.json`, the second of a moment.
+fn place_in_order(name: &str) -> Option<(String, u32)> {
+    let name = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
+    let (time, number) = match name.split_once('.') {
+        Some((time, number)) => (time, number.parse().ok()?),
+        None => (name, 1),
     };
-    let mut plans: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_plan).collect();
-    // The second one of a moment is `undo-TIME.2.json`.
-    let stem = |path: &Path| path.with_extension("").to_string_lossy().into_owned();
-    plans.sort_by(|one, other| natural_order(&stem(one), &stem(other)));
-    plans
+    let parsed = DateTime::strptime(TIME, time).ok()?;
+    (parsed.strftime(TIME).to_string() == time).then(|| (time.to_owned(), number))
 }
 
 /// Creates the folder of undo plans, which Git ignores.
@@ -80,10 +93,15 @@ fn create_folder() -> std::io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(FOLDER)?;
-    let ignored = Path::new(FOLDER).with_file_name(".gitignore");
-    match ignored.exists() {
-        true => Ok(()),
-        false => std::fs::write(ignored, "*\n"),
+    let ignored = Path::new(FOLDER).join(".gitignore");
+    let created = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(ignored);
+    match created {
+        Ok(mut file) => file.write_all(b"*\n"),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -97,7 +115,7 @@ enum Naming {
 impl UndoFile {
     pub(super) fn new(path: Option<&Path>, now: Timestamp, directory: &Path) -> UndoFile {
         let by_time = || {
-            let time = now.strftime("%Y%m%dT%H%M%SZ");
+            let time = now.strftime(TIME);
             PathBuf::from(format!("{FOLDER}/{PREFIX}{time}.json"))
         };
         UndoFile {
@@ -136,7 +154,7 @@ impl UndoFile {
         let is_taken = |outcome: &std::io::Result<std::fs::File>| {
             outcome
                 .as_ref()
-                .is_err_and(|error| error.kind() == std::io::ErrorKind::AlreadyExists)
+                .is_err_and(|error| error.kind() == ErrorKind::AlreadyExists)
         };
         let first = self.path.clone();
         for number in 2..100 {
@@ -178,10 +196,15 @@ impl UndoFile {
         }
         if self.state == State::None {
             self.claim_place()?;
+        }
+        let written = replace_private_file(&self.path, &output::json_text(document)?);
+        if written.is_err() && self.state == State::None && self.naming == Naming::Time {
+            // The place that was just claimed is an empty file.
+            let _ = std::fs::remove_file(&self.path);
+        } else {
             self.state = State::Written;
         }
-        replace_private_file(&self.path, &output::json_text(document)?)
-            .map_err(|error| self.fault(&error))
+        written.map_err(|error| self.fault(&error))
     }
 
     /// Keeps the changes in the plan that were applied, or may have been. Removes a plan without
