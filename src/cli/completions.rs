@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::{ArgMatches, FromArgMatches};
@@ -30,7 +31,7 @@ const NAME: &str = "cilium-ipam";
 /// The environment variable with which a script asks for a completion. Its value is the shell.
 const VARIABLE: &str = "_CILIUM_IPAM_COMPLETE";
 
-/// How long a completion reads the cluster. A person waits for it.
+/// How long a completion reads the files and the cluster. A person waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, clap::Args)]
@@ -70,9 +71,17 @@ impl Names {
     /// The names in the files and in the cluster that the typed line selects. Empty if they cannot
     /// be read.
     fn read() -> Names {
-        let Some((common, directory)) = typed() else {
+        let (send, received) = channel();
+        // A plugin for credentials, or a large file, may block a thread for long.
+        std::thread::spawn(move || send.send(Names::of_typed_line()));
+        received.recv_timeout(PATIENCE).unwrap_or_default()
+    }
+
+    fn of_typed_line() -> Names {
+        let Some((mut common, directory)) = typed() else {
             return Names::default();
         };
+        common.verbose = false;
         let loaded = load(&Location {
             directory: spelled_one_way(&directory),
             revision: None,
@@ -85,12 +94,7 @@ impl Names {
         let Ok(runtime) = runtime() else {
             return names;
         };
-        let read = runtime.block_on(async {
-            let reading = async move { read_cluster(&common, Extent::Plan).await };
-            tokio::time::timeout(PATIENCE, tokio::spawn(reading)).await
-        });
-        runtime.shutdown_background();
-        if let Ok(Ok(Ok(observed))) = read {
+        if let Ok(observed) = runtime.block_on(read_cluster(&common, Extent::Plan)) {
             names.nodes = observed.nodes.keys().map(ToString::to_string).collect();
             names.services = observed.services.keys().map(ToString::to_string).collect();
         }
@@ -133,9 +137,17 @@ fn typed_matches() -> Option<ArgMatches> {
     Some(matches)
 }
 
+/// Names that a shell takes as they are. Others could become commands of the typed line.
 fn candidates<N: ToString>(names: impl IntoIterator<Item = N>) -> Vec<CompletionCandidate> {
-    let candidate = |name: N| CompletionCandidate::new(name.to_string());
-    names.into_iter().map(candidate).collect()
+    let is_plain = |name: &String| {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._:@/=-".contains(letter);
+        name.chars().all(is_plain)
+    };
+    let names = names.into_iter().map(|name| name.to_string());
+    names
+        .filter(is_plain)
+        .map(CompletionCandidate::new)
+        .collect()
 }
 
 /// Completes names of nodes.
@@ -212,7 +224,7 @@ pub(super) fn limits() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(LimitName::all().map(|name| format!("{name}="))))
 }
 
-/// Completes files that may hold a cluster.
+/// Completes cluster files.
 pub(super) fn cluster_files() -> ArgValueCompleter {
     of_types(&["json", "yaml", "yml", "zip"])
 }
