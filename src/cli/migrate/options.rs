@@ -111,13 +111,13 @@ impl RequestArguments {
                 )));
             }
             let movable = matching().filter(|node| !is_control_plane(node));
-            request.nodes.extend(movable.map(|node| node.name.clone()));
-        }
-        if self.has_labels() && request.nodes.is_empty() {
-            return Err(Failure::Failed(
-                "only nodes of the control plane have these labels; name each with --node to move it"
-                    .to_owned(),
-            ));
+            let movable: Vec<NodeName> = movable.map(|node| node.name.clone()).collect();
+            if movable.is_empty() {
+                return Err(Failure::Failed(format!(
+                    "only nodes of the control plane have the labels `{selector}`; name each with --node to move it"
+                )));
+            }
+            request.nodes.extend(movable);
         }
         Ok(request)
     }
