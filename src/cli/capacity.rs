@@ -93,7 +93,7 @@ async fn listen(
         printer.on_event(&event);
     };
     let cache = ClusterCache::new(cluster);
-    // Before the first list, or there would be another one.
+    // So that the cache lists the cluster once.
     cache.set_role(Role::Leader);
     tokio::select! {
         () = ending => {}

@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         printer.on_event(&event);
     };
     let cache = ClusterCache::new(cluster);
-    // Before the first list, or there would be another one.
+    // So that the cache lists the cluster once.
     cache.set_role(Role::Leader);
     tokio::select! {
         never = cache.keep() => match never {},
