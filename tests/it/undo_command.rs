@@ -16,7 +16,7 @@ fn applied() -> Folder {
 #[test]
 fn undo_plans_are_in_one_folder_that_git_ignores() {
     let folder = applied();
-    assert_eq!(folder.read(".cilium-ipam/.gitignore"), "*\n");
+    assert_eq!(folder.read(".cilium-ipam/undo/.gitignore"), "*\n");
     let list = folder.expect("undo", 0);
     list.stdout.assert_has(".cilium-ipam/undo/undo-");
     list.stdout.assert_has("pools");
@@ -35,7 +35,7 @@ fn the_newest_undo_plan_is_applied_and_the_files_are_not_forgotten() {
     let last = undone.stderr.lines().last().unwrap();
     assert_eq!(
         last,
-        "Now change the files in `pools`, too: otherwise the next apply writes the same again."
+        "Now change the files in `pools`, too, or the next apply makes the same changes."
     );
     assert!(!folder.read("cluster.json").contains("ipv6-pod-cidr"));
     // The newest undo plan is now that of the undo.
@@ -63,6 +63,9 @@ fn an_undo_plan_is_found_by_its_name_and_by_its_path() {
 #[test]
 fn what_is_no_undo_plan_is_refused() {
     let folder = dual_stack(&running(&[("n1", "a")]), "{quarantine: 1h}");
+    for other in ["undo-z.json", "undo-20260101T000000Z.0x.json"] {
+        folder.write(&format!(".cilium-ipam/undo/{other}"), "{}");
+    }
     let none = folder.expect("undo", 1).stderr;
     none.assert_has("there is no undo plan in .cilium-ipam/undo");
     folder.run(&args("plan --cluster-file cluster.json --out plan.json"));
