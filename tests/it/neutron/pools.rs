@@ -146,7 +146,7 @@ fn blocks_beside_it_are_given(stack: &OpenStack, network: &str, subnet: &str) {
     left.sort();
     assert_eq!(
         left,
-        [".cilium-ipam", "clouds.yaml", "cluster.json", "pools"],
+        ["clouds.yaml", "cluster.json", "pools"],
         "no token is kept"
     );
 }
