@@ -41,13 +41,14 @@ impl<C: Follow> Worker<'_, C> {
         snapshot: &Snapshot<'_, C>,
         writes: &[(DepartedPart, Write)],
     ) -> Option<Duration> {
-        let now = Instant::now();
         if writes.is_empty() {
             self.unrecorded = None;
             return None;
         }
-        if let Some(pause) = self.record_not_before.checked_duration_since(now) {
-            return Some(pause).filter(|pause| !pause.is_zero());
+        let now = Instant::now();
+        let pause = self.record_not_before.saturating_duration_since(now);
+        if !pause.is_zero() {
+            return Some(pause);
         }
         let recorded = tokio::time::timeout(RECORD_FOR, departures::record(snapshot, writes));
         self.unrecorded = match recorded.await {

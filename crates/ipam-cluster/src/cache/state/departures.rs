@@ -106,13 +106,13 @@ impl State {
     /// Compares the record with the one before. After a restore of etcd, the record may lack blocks
     /// that it had.
     fn compare_records(&mut self, before: &BTreeMap<ObservedKind, CachedKind>) {
-        let (old, new) = (recorded(before), recorded(&self.kinds));
+        let new = recorded(&self.kinds);
         self.settle_recorded(new.blocks());
         if self.rollback.is_none() {
             return;
         }
         let known: BTreeMap<Block, _> = new.blocks().collect();
-        for (block, departure) in old.blocks() {
+        for (block, departure) in recorded(before).blocks() {
             if !known.contains_key(&block) {
                 self.add_departed(block, departure.clone());
             }
