@@ -289,20 +289,12 @@ fn shrinks(
     if !only_grows && !remembers_given(cluster.observed) {
         return Err(PodPoolObstacle::Recut.into());
     }
-    let kept = merge(
-        after
-            .iter()
-            .flat_map(|now| &now.cidrs)
-            .map(|cidr| cidr.range()),
-    );
-    let retiring = merge(pool.retiring_ranges());
-    let is_lost = |range: &Range| !covers(&retiring, range);
-    let mut lost = seen.ranges.iter().flat_map(|was| {
-        let cidrs = was.cidrs.iter();
-        cidrs.flat_map(|cidr| cidr.without(&kept, was.size))
-    });
+    let cidrs = after.iter().flat_map(|now| &now.cidrs);
+    let cidrs = cidrs.map(|cidr| cidr.range());
+    let kept_or_retiring = merge(cidrs.chain(pool.retiring_ranges()));
+    let is_expected = |cidr: Block| covers(&kept_or_retiring, &cidr.range());
     // A node keeps a block that the operator hands out at this moment; the operator logs errors.
-    Ok(if !lost.any(|block| is_lost(&block.range())) {
+    Ok(if seen.cidrs().all(is_expected) {
         Hazard::None
     } else {
         Hazard::Disruptive
