@@ -1,6 +1,6 @@
 //! The file with the undo plan of an apply.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -72,8 +72,9 @@ pub(super) fn kept() -> Vec<PathBuf> {
         let place = place_in_order(entry.file_name().to_str()?)?;
         is_file.then(|| (place, entry.path()))
     });
-    let plans: BTreeMap<(String, u32), PathBuf> = numbered.collect();
-    plans.into_values().collect()
+    let mut plans: Vec<((String, u32), PathBuf)> = numbered.collect();
+    plans.sort();
+    plans.into_iter().map(|(_, path)| path).collect()
 }
 
 /// The time and the number of `undo-TIME.json`, or of `undo-TIME.2.json`, the second of a moment.
