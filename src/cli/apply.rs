@@ -388,7 +388,7 @@ impl Run<'_> {
         let kept = report.keep_in(self.arguments.report_out.as_deref());
         let printed = match self.arguments.output {
             Format::Json => output::json(report),
-            _ => output::data(&summary(report, self.common.detail())),
+            _ => output::human(&summary(report, self.common.detail())),
         };
         // A failed change matters more than a report that cannot be kept, or a closed stdout.
         match failure_of(applied, report, failure) {

@@ -67,8 +67,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 capacity_markdown(&document, detail, limit)
             })?;
         }
-        Format::Wide => output::data(&capacity(&document, Columns::Wide, detail))?,
-        _ => output::data(&capacity(&document, Columns::Usual, detail))?,
+        Format::Wide => output::human(&capacity(&document, Columns::Wide, detail))?,
+        _ => output::human(&capacity(&document, Columns::Usual, detail))?,
     }
     Ok(ExitStatus::Done)
 }

@@ -172,7 +172,7 @@ impl Arguments {
             Format::Junit => {
                 output::data(&junit("doctor", findings, self.fail_on.severity(), detail))?;
             }
-            _ => output::data(&examination(&conclusions, findings, detail))?,
+            _ => output::human(&examination(&conclusions, findings, detail))?,
         }
         Ok(())
     }

@@ -194,7 +194,7 @@ fn line(format: Format, text: &str, mut object: Value, at: Timestamp) -> std::io
             object["time"] = at.into();
             output::json_line(&object)
         }
-        _ => output::data(&format!("{at}  {text}")),
+        _ => output::human(&format!("{at}  {text}")),
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let explained = explained.inspect_err(|_| suggest_code(subject))?;
     match output {
         Format::Json => output::json(&explained)?,
-        _ => output::data(&explanation(&explained))?,
+        _ => output::human(&explanation(&explained))?,
     }
     Ok(ExitStatus::Done)
 }

@@ -15,7 +15,7 @@ pub(super) fn print(page: &RulePage, format: Format) -> Result<ExitStatus, Failu
     match format {
         Format::Json => output::json(page)?,
         Format::Markdown => output::data(&markdown::page(page))?,
-        _ => output::data(&rule_page(page))?,
+        _ => output::human(&rule_page(page))?,
     }
     Ok(ExitStatus::Done)
 }
@@ -25,7 +25,7 @@ pub(super) fn print_all(format: Format) -> Result<ExitStatus, Failure> {
     match format {
         Format::Json => output::json(&rules::pages().collect::<Vec<_>>())?,
         Format::Markdown => output::data(&markdown::all())?,
-        _ => output::data(&rule_list(rules::families()))?,
+        _ => output::human(&rule_list(rules::families()))?,
     }
     Ok(ExitStatus::Done)
 }

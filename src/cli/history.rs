@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     })?;
     match arguments.output {
         Format::Json => output::json(&document)?,
-        _ => output::data(&render::history(&document, common.detail()))?,
+        _ => output::human(&render::history(&document, common.detail()))?,
     }
     Ok(ExitStatus::Done)
 }

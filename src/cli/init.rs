@@ -147,7 +147,7 @@ impl Arguments {
             text += &format!("\n{}", new_files::next_steps(&steps));
         }
         text += &repository.include_hint(ci);
-        output::data(&text)?;
+        output::human(&text)?;
         Ok(ExitStatus::Done)
     }
 
@@ -256,7 +256,7 @@ fn report(
                 "They are of IPv4 only; --cidr adds IPv6, as in `--cidr 10.0.0.0/16,fd00::/48`.\n";
         }
     }
-    output::data(&text)?;
+    output::human(&text)?;
     Ok(())
 }
 
@@ -299,6 +299,6 @@ fn next_steps(
         steps.push((snapshot, "for the plan in CI; commit the file"));
     }
     let (steps, hint) = (new_files::next_steps(&steps), repository.include_hint(ci));
-    output::data(&format!("\n{steps}{hint}"))?;
+    output::human(&format!("\n{steps}{hint}"))?;
     Ok(())
 }

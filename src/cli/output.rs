@@ -68,6 +68,14 @@ pub(super) fn data(text: &str) -> std::io::Result<()> {
     script(&render::log_text(text))
 }
 
+/// Prints text for people, with lines as wide as the terminal.
+pub(super) fn human(text: &str) -> std::io::Result<()> {
+    match render::terminal_width(&std::io::stdout()) {
+        Some(width) => data(&render::wrapped(text, width)),
+        None => data(text),
+    }
+}
+
 /// Data without colours, for a reader that is no terminal.
 pub(super) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(&render::log_text(text)).to_string()
@@ -172,9 +180,13 @@ pub(super) fn json_text(value: &impl Serialize) -> std::io::Result<String> {
 
 /// Prints a message. Ignores a closed stderr.
 pub(super) fn talk(text: &str) {
+    let text = match render::terminal_width(&std::io::stderr()) {
+        Some(width) => render::wrapped(text, width),
+        None => text.into(),
+    };
     let _ = anstream::stderr()
         .lock()
-        .write_all(render::log_text(text).as_bytes());
+        .write_all(render::log_text(&text).as_bytes());
 }
 
 /// Whether [`progress`] prints nothing.

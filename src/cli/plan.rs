@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 &loaded.documents,
                 common.detail(),
             ));
-            output::data(&human(&document, common.detail()))?;
+            output::human(&human(&document, common.detail()))?;
         }
     }
     if let Some(file) = &arguments.out {

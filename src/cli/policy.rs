@@ -78,7 +78,7 @@ fn print(
             output::json(&PolicyTestDocument::new(tested, documents, detail))?;
         }
         Format::Junit => output::data(&policy_test_junit(tested, detail))?,
-        _ => output::data(&policy_test(tested))?,
+        _ => output::human(&policy_test(tested))?,
     }
     output::talk(&diagnostics(&tested.findings, documents, detail));
     Ok(())

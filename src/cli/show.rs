@@ -75,7 +75,7 @@ pub(super) fn print<R: Serialize>(
         Format::Wide => [columns, wide].concat(),
         _ => columns.to_vec(),
     };
-    output::data(&text(&columns, &by_name(&rows, name)))
+    output::human(&text(&columns, &by_name(&rows, name)))
 }
 
 pub(super) fn text<R>(columns: &[Column<R>], rows: &[&R]) -> String {

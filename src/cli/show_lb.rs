@@ -83,7 +83,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
                 &Documents::default(),
                 common.detail(),
             ));
-            output::data(&both(&tables))?;
+            output::human(&both(&tables))?;
         }
     }
     Ok(ExitStatus::Done)

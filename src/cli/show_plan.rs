@@ -35,7 +35,7 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure>
         Format::Markdown | Format::Html => page(*output, &plan, common)?,
         _ => {
             let text = human(&plan, common.detail());
-            output::data(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;
+            output::human(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;
         }
     }
     Ok(ExitStatus::Done)

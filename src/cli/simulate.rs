@@ -141,7 +141,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 |_, limit| simulation_markdown(&document, limit),
             )?;
         }
-        _ => output::data(&simulation(&document, common.detail()))?,
+        _ => output::human(&simulation(&document, common.detail()))?,
     }
     Ok(match document.without() {
         0 => ExitStatus::Done,

@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
                 |detail, limit| upgrade_markdown(&document(detail), limit),
             )?;
         }
-        _ => output::data(&upgrade_text(&document(detail)))?,
+        _ => output::human(&upgrade_text(&document(detail)))?,
     }
     Ok(if upgrade.changes_something() {
         ExitStatus::ChangesPending

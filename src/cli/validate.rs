@@ -158,7 +158,7 @@ pub(super) fn run(arguments: &Arguments, common: &Common) -> Result<ExitStatus, 
             "Neutron was not read: run `plan` to check whether other pools overlap a subnet.\n",
         );
     }
-    output::data(&format!(
+    output::human(&format!(
         "valid: {}, {}\n",
         counts.join(", "),
         count(loaded.warnings(), "warning")

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitStatus, Failure> {
                 claims_format,
                 api_version,
             } = versions;
-            output::data(&format!(
+            output::human(&format!(
                 "cilium-ipam {version}\nplan format {plan_format}\nclaims format {claims_format}\nAPI version {api_version}\n"
             ))?;
         }

@@ -11,11 +11,9 @@ use super::causes::cut;
 use super::excerpt::{Excerpt, Sources, sentence};
 use super::human::Detail;
 use super::text::{pointer, printable};
+use super::wrap::NARROWEST;
 use ipam_config::documents::Documents;
 use ipam_core::model::{Finding, Label, Severity};
-
-/// Columns below which excerpts are not readable.
-const NARROWEST: usize = 40;
 
 /// Findings as text, the worst first, each with its place in the file, its code and its fix. The
 /// short form shows the first few of each rule and counts the others.
@@ -44,7 +42,7 @@ pub fn diagnostics(findings: &[Finding], documents: &Documents, detail: Detail) 
     let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
     pointer
         .iter()
-        .for_each(|line| text.push_str(&format!("{line}\n")));
+        .for_each(|line| text.push_str(&format!("{line}\n\n")));
     text
 }
 

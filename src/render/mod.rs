@@ -38,6 +38,7 @@ mod terminal;
 mod text;
 mod upgrade;
 
+mod wrap;
 use ipam_plan::plan::{EditDocument, PlanDocument};
 
 pub use capacity::{Columns, capacity, capacity_markdown};
@@ -69,6 +70,7 @@ pub use text::{
 };
 pub use upgrade::{upgrade, upgrade_markdown};
 
+pub use wrap::{terminal_width, wrapped};
 /// Why some changes of a plan cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irreversible {

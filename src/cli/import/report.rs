@@ -171,13 +171,13 @@ impl Report<'_> {
         }
         match existing {
             Existing::Different(differences) => print_differences(differences)?,
-            Existing::Equal => output::data(&format!(
+            Existing::Equal => output::human(&format!(
                 "{} is what {} would write; nothing was written.\n",
                 printable(&self.arguments.directory.display().to_string()),
                 self.name()
             ))?,
             Existing::None if self.arguments.dry_run => output::data(&self.texts())?,
-            Existing::None => output::data(&self.written())?,
+            Existing::None => output::human(&self.written())?,
         }
         Ok(())
     }

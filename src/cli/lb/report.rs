@@ -112,7 +112,7 @@ impl Report<'_> {
         if !self.differences.is_empty() {
             return print_differences(self.differences);
         }
-        output::data(&self.text())?;
+        output::human(&self.text())?;
         Ok(())
     }
 

@@ -81,7 +81,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         }
         _ => {
             tell_windows(&loaded.desired, cluster.now());
-            output::data(&migration(document, detail))?;
+            output::human(&migration(document, detail))?;
         }
     }
     if let Some(file) = &arguments.out {

@@ -62,10 +62,10 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     match (arguments.output, &status) {
         (Format::Json, _) => output::json(&StatusDocument::new(status))?,
         (_, Some(status)) => {
-            output::data(&migration_status(status, common.detail()))?;
+            output::human(&migration_status(status, common.detail()))?;
         }
         (_, None) => {
-            output::data("The cluster has no record of a migration.\n")?;
+            output::human("The cluster has no record of a migration.\n")?;
         }
     }
     Ok(ExitStatus::Done)
@@ -133,7 +133,7 @@ pub(super) async fn report(
                 // The failure says what to do next.
                 status.next.clear();
             }
-            output::data(&migration_status(&status, common.detail()))
+            output::human(&migration_status(&status, common.detail()))
         }
         (_, None) => Ok(()),
     };
