@@ -129,7 +129,7 @@ pub(super) fn report(
     }
     let held_back = approved.held_back.iter().map(|blocked| {
         let (reason, unblock) = (&blocked.reason, &blocked.unblock);
-        let why = format!("blocked: {reason}; way out: {unblock}");
+        let why = format!("blocked: {reason}; fix: {unblock}");
         Line::new(blocked.change.clone(), &why)
     });
     report.not_applied.extend(held_back);

@@ -229,7 +229,7 @@ impl Failure {
         let (message, hint) = (self.message(detail), self.hint());
         match hint.is_empty() {
             true => message,
-            false => format!("{message}. Way out: {hint}"),
+            false => format!("{message}. Fix: {hint}"),
         }
     }
 

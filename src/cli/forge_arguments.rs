@@ -125,7 +125,7 @@ pub(super) fn ci_environment() -> Result<CiEnvironment, Failure> {
 }
 
 impl ForgeArguments {
-    /// The repository. Sends nothing. `otherwise` is the way out if this is not a CI job.
+    /// The repository. Sends nothing. `otherwise` is the fix if this is not a CI job.
     pub(super) fn open(
         &self,
         around: &CiEnvironment,

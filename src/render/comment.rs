@@ -1,5 +1,5 @@
 //! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, what a
-//! merge writes, then each risk with its way out, the worst first, then changes by pool and failure domain, then the
+//! merge writes, then each risk with its fix, the worst first, then changes by pool and failure domain, then the
 //! rest as counts. It always fits into the limit of the large Git hosts.
 
 use super::comment_risks::{self, Told};

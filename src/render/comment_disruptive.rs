@@ -120,19 +120,19 @@ pub(super) fn answers(
     intent: Intent,
     occasion: Occasion,
 ) -> Vec<(&'static str, Phrase)> {
-    let way_out = ("Way out", way_out(change, intent, occasion));
+    let fix = ("Fix", fix(change, intent, occasion));
     match (&change.edit, intent) {
         (EditDocument::NodeConfig(_), Intent::Files) => {
             let mut answers = what_it_means(change, intent);
-            answers.extend([way_out, ("Way back", way_back(change))]);
+            answers.extend([fix, ("Way back", way_back(change))]);
             answers
         }
         (EditDocument::NodeConfig(_), Intent::Undo) => {
             let mut answers = what_it_means(change, intent);
-            answers.push(way_out);
+            answers.push(fix);
             answers
         }
-        _ => vec![way_out],
+        _ => vec![fix],
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn what_it_means(
     }
 }
 
-fn way_out(change: &ChangeDocument, intent: Intent, occasion: Occasion) -> Phrase {
+fn fix(change: &ChangeDocument, intent: Intent, occasion: Occasion) -> Phrase {
     let before = match occasion {
         Occasion::Merge => "the merge",
         Occasion::Apply => "the apply",

@@ -22,7 +22,7 @@ const SHOWN: usize = 3;
 /// The rule about addresses that Services lose.
 pub(super) const LOST: &str = "lost-addresses";
 
-/// Refusals with one rule and one way out.
+/// Refusals with one rule and one fix.
 pub(super) struct RefusalGroup<'p> {
     pub(super) rule: &'p str,
     pub(super) help: &'p str,
@@ -133,7 +133,7 @@ fn row(group: RefusalGroup<'_>) -> Row {
     let line = Phrase::new(&format!("**refused**{times} by ")).value(group.rule);
     let line = line.words(": ").then(messages.unwrap_or_default());
     let line = line
-        .words(&format!("{more}; **way out:** "))
+        .words(&format!("{more}; **fix:** "))
         .sentence(group.help);
     Row::new([line]).of(all)
 }

@@ -44,10 +44,10 @@ struct Risk<'p> {
 }
 
 impl<'p> Risk<'p> {
-    fn new(subject: Subject<'p>, what: Phrase, way_out: &str) -> Risk<'p> {
+    fn new(subject: Subject<'p>, what: Phrase, fix: &str) -> Risk<'p> {
         Risk {
             what,
-            answers: vec![("way out", Phrase::default().sentence(way_out))],
+            answers: vec![("fix", Phrase::default().sentence(fix))],
             subject,
         }
     }
@@ -139,10 +139,10 @@ fn losing_address<'p>(
 ) -> Risk<'p> {
     let mut refusals = refusals.iter().filter(|refusal| refusal.rule == LOST);
     let waiver = refusals.find_map(|refusal| refusal.waiver.as_deref());
-    let way_out = match (waiver, occasion) {
-        (None, _) => loss.way_out(),
+    let fix = match (waiver, occasion) {
+        (None, _) => loss.fix(),
         (Some(waiver), Occasion::Merge) => loss
-            .way_out()
+            .fix()
             .words("; to lose them on purpose, pass ")
             .value(&format!("--waive {waiver}"))
             .words(" to ")
@@ -151,13 +151,13 @@ fn losing_address<'p>(
             .value("apply")
             .words(counted),
         (Some(waiver), Occasion::Apply) => loss
-            .way_out()
+            .fix()
             .words("; to lose them on purpose, plan again with ")
             .value(&format!("--waive {waiver}"))
             .words(counted),
     };
     let mut answers = loss.answers();
-    answers.push(("Way out", way_out));
+    answers.push(("Fix", fix));
     Risk {
         what: loss.headline(),
         answers,
@@ -185,11 +185,11 @@ fn changed(change: &ChangeDocument) -> Phrase {
 }
 
 fn destructive(change: &ChangeDocument) -> Risk<'_> {
-    let way_out = match change.kind {
+    let fix = match change.kind {
         TargetKind::Node => "drain the node first, or leave it out with `--exclude`",
         _ => "leave it out with `--exclude`, or stop using its addresses first",
     };
-    Risk::new(Subject::Change(change), changed(change), way_out)
+    Risk::new(Subject::Change(change), changed(change), fix)
 }
 
 /// A move comes before other changes that need a restart.
@@ -199,8 +199,8 @@ fn riskiest_disruptive(plan: &PlanDocument, occasion: Occasion) -> Option<Risk<'
     match moves().next() {
         Some(first) => Some(moving(first, moves().count(), plan.intent, occasion)),
         None => felt().next().map(|change| {
-            let way_out = "apply fewer with `--target`, and restart the agents a few at a time";
-            Risk::new(Subject::Change(change), changed(change), way_out)
+            let fix = "apply fewer with `--target`, and restart the agents a few at a time";
+            Risk::new(Subject::Change(change), changed(change), fix)
         }),
     }
 }
@@ -260,11 +260,11 @@ fn error(plan: &PlanDocument) -> Option<Risk<'_>> {
 fn approval(plan: &PlanDocument) -> Option<Risk<'_>> {
     let (change, block) = unapproved_blocks(&plan.changes).next()?;
     let what = unapproved_block(change, block);
-    let way_out = "find out who wrote it, or pin another block: who applies the plan approves it";
-    Some(Risk::new(Subject::Others, what, way_out))
+    let fix = "find out who wrote it, or pin another block: who applies the plan approves it";
+    Some(Risk::new(Subject::Others, what, fix))
 }
 
-/// The first blocked objects: those with one reason and one way out.
+/// The first blocked objects: those with one reason and one fix.
 fn blocked(plan: &PlanDocument) -> Option<Risk<'_>> {
     let causes = causes::blocked(&plan.blocked, Detail::Short);
     let cause = causes.shown.first()?;

@@ -157,7 +157,7 @@ impl Loss<'_> {
     }
 
     /// How the Services can keep their addresses.
-    pub(super) fn way_out(&self) -> Phrase {
+    pub(super) fn fix(&self) -> Phrase {
         match self.change {
             Some(change) if change.kind != TargetKind::Service => Phrase::new(
                 "keep the addresses in ",

@@ -42,7 +42,7 @@ pub(super) fn blocked(blocked: &[BlockedDocument], detail: Detail) -> Listing<'_
     let rest = causes
         .further()
         .map(|further| (further, causes.hidden_objects()));
-    let columns = [first("object"), below("why"), shared("way out")];
+    let columns = [first("object"), below("why"), shared("fix")];
     Listing {
         always: usize::MAX,
         codes: blocked.iter().map(|entry| entry.code.as_str()).collect(),
@@ -85,7 +85,7 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> List
     nodes.sort_unstable();
     nodes.dedup();
     let columns = [page("pool"), first(""), page("why"), page("how many")];
-    let columns = [&columns[..], &[below("nodes"), aside("way out")]].concat();
+    let columns = [&columns[..], &[below("nodes"), aside("fix")]].concat();
     Listing {
         remark: "; a held block never moves by itself",
         codes: misplaced.iter().map(|one| one.code.as_str()).collect(),

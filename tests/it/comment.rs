@@ -48,7 +48,7 @@ fn a_plan_of_5000_nodes_with_300_refusals_fits_and_begins_with_the_worst() {
     assert_eq!(lines[1], second);
     assert_eq!(
         lines[2],
-        "**Look at first:** refused by `protected-node`: node `worker-0000.rack.example` would move from `10.100.60.0/24` to `10.100.50.0/24`, and is protected by its annotation `cilium-ipam.io/protected` (300 like this); **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own"
+        "**Look at first:** refused by `protected-node`: node `worker-0000.rack.example` would move from `10.100.60.0/24` to `10.100.50.0/24`, and is protected by its annotation `cilium-ipam.io/protected` (300 like this); **fix:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own"
     );
     assert_eq!(
         lines[3],
@@ -170,7 +170,7 @@ fn invalid_files_and_fail_on_decide_the_exit_code() {
     let told = "\n**Check:** the job of this comment fails (exit code 2) because of misplaced blocks. A branch";
     page.assert_has(told);
     page.assert_has("\n**Look at first:** misplaced: `n1` with `10.99.0.0/24`: ");
-    page.assert_has("**way out:**");
+    page.assert_has("**fix:**");
     let passes = dry_run(folder.path(), &[&["pools"], &on[..]].concat()).expect(0);
     let told = "\n**Check:** the job of this comment passes, so it does not stop the merge.\n";
     passes.stdout.assert_has(told);

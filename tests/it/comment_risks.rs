@@ -54,14 +54,14 @@ fn the_riskiest_change_is_named_beside_what_is_wrong() {
         [
             "**Look at first:** node `db-7` moves from `10.20.5.0/24` to `10.20.9.0/24` when its Cilium agent restarts, pinned by `pools/pin.yaml:3`",
             "- **Pods:** they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.",
-            "- **How:** the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.",
-            "- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it",
+            "- **How:** the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it keeps showing the old block, and no other node gets that block.",
+            "- **Fix:** remove the pin, and the node keeps `10.20.5.0/24`; or drain the node before the merge, restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it",
             "- **Way back:** pin `10.20.5.0/24` in place of the new block, or apply the undo plan, which takes back all of the apply that can be undone; then drain the node and restart its agent again. Once the block is written, removing the pin is not enough",
         ]
     );
     let then = "**Then:** error `pool-exhausted`: pool `b`";
     assert!(lines[7].starts_with(then), "{text}");
-    assert!(lines[7].contains("; **way out:** "), "{text}");
+    assert!(lines[7].contains("; **fix:** "), "{text}");
     assert_eq!(
         lines[8],
         "**Check:** the job of this comment fails (exit code 2) because of errors. A branch that requires it does not take the merge."
@@ -94,9 +94,9 @@ fn a_protected_move_has_one_way_out(folder: &Folder) {
     for part in [
         "\n**The apply job will write nothing; if `cilium-ipam watch` or `cilium-ipam operator` follows these files, merging still writes 41 changes: they need no person.** The whole plan is refused by `protected-node`. Without this refusal, the job would write 42 changes: ",
         " A `watch` at rest leaves no trace in the cluster, so it may run unseen.\n",
-        "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **way out:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
+        "\n**Look at first:** refused by `protected-node`: node `db-7` would move from `10.20.5.0/24` to `10.20.9.0/24`, and is protected; **fix:** remove the pin, and the node keeps its block; if it is to move, first remove the protection, in a change of its own\n",
         "\n**Riskiest change, if nothing refused it:** node `db-7` moves ",
-        "\n- **Way out:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
+        "\n- **Fix:** remove the pin, and the node keeps `10.20.5.0/24`; or drain ",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -164,7 +164,7 @@ fn a_lost_address_has_its_cause_beside_it() {
         "**Look at first:** Service `shop/dns` would lose `203.0.113.200` if this were applied: no pool covers it".to_owned(),
         "- **Cause:** pool `public` changes from `203.0.113.0/24` to `203.0.113.0/25` (`pools/public.yaml:3`)".to_owned(),
         "- **Afterwards:** it then gets an IPv4 address of public".to_owned(),
-        "- **Way out:** keep the addresses in `public` until the Services have others: pin each Service to an address that stays (`ServiceAssignment`) when its clients can follow; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply` (the number counts those at risk, too)".to_owned(),
+        "- **Fix:** keep the addresses in `public` until the Services have others: pin each Service to an address that stays (`ServiceAssignment`) when its clients can follow; to lose them on purpose, pass `--waive lost-addresses=3` to `comment` and to `apply` (the number counts those at risk, too)".to_owned(),
         format!(
             "- **address at risk:** 2 Services might lose an address if this were applied: the range of the pool with this address changes, and Cilium then gives the addresses of that range anew, so another Service may get it first; {cause}; these: `shop/api` `203.0.113.11`, `shop/web` `203.0.113.10`"
         ),
@@ -172,7 +172,7 @@ fn a_lost_address_has_its_cause_beside_it() {
         assert!(text.lines().any(|shown| shown == line), "{line} in {text}");
     }
     assert_eq!(text.matches("203.0.113.200").count(), 1, "{text}");
-    assert_eq!(text.to_lowercase().matches("way out").count(), 1, "{text}");
+    assert_eq!(text.to_lowercase().matches("**fix:**").count(), 1, "{text}");
 
     let waived = ["pools", "--cluster-file", "cluster.json", "--waive"];
     let waived = dry_run(

@@ -280,7 +280,7 @@ fn a_cilium_node_with_a_running_agent_stays() {
         object["spec"]["addresses"] = json!([{"ip": "192.0.2.1", "type": "InternalIP"}]);
     });
     is_refused(&folder, "its agent has started, and uses 10.20.0.0/24");
-    is_refused(&folder, "way out: drain the node, delete its CiliumNode");
+    is_refused(&folder, "fix: drain the node, delete its CiliumNode");
     edit(&folder, "CiliumNode", "n1", |object| {
         object["spec"]["ipam"]["podCIDRs"] = json!(["10.20.8.0/24"]);
     });

@@ -91,7 +91,7 @@ fn a_cilium_node_without_our_label_is_not_deleted() {
         &folder,
         "its CiliumNode with 10.20.0.0/24 has no label app.kubernetes.io/managed-by=cilium-ipam",
     );
-    is_refused(&folder, "way out: drain the node, delete its CiliumNode");
+    is_refused(&folder, "fix: drain the node, delete its CiliumNode");
 }
 
 // === The rest of an undo is applied ===
@@ -105,7 +105,7 @@ fn a_blocked_node_does_not_hold_up_another() {
     let left = &report["not_applied"][0];
     let why = left["why"].as_str().unwrap();
     assert!(
-        why.starts_with("blocked: its agent has started") && why.contains("way out: drain"),
+        why.starts_with("blocked: its agent has started") && why.contains("fix: drain"),
         "{report:#}"
     );
     assert_eq!(

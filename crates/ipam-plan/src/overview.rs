@@ -28,7 +28,7 @@ pub struct Overview {
     pub nodes_with_unread_ports: usize,
     /// Blocked changes, with the reason.
     pub blocked: BTreeMap<Target, String>,
-    /// Limits and protections that refuse the plan, each with the way out.
+    /// Limits and protections that refuse the plan, each with the fix.
     pub refusals: Vec<String>,
     /// Number of nodes that lose blocks at the next start of Cilium's operator, at most.
     pub nodes_losing_blocks: usize,

@@ -234,7 +234,7 @@ fn what_others_can_read_is_a_warning() {
         shows_no_secret(ran);
         ways.map(|(what, help)| {
             let (what, help) = (flat(what), flat(help));
-            // Once, with the way out.
+            // Once, with the fix.
             assert_eq!(
                 all.matches(&what).count(),
                 all.matches(&help).count(),

@@ -161,7 +161,7 @@ impl<'p> Candidates<'p> {
     }
 }
 
-/// Why a Service waits, and the way out.
+/// Why a Service waits, and the fix.
 fn explained(
     pending: &Pending,
     service: &LbService,
@@ -212,7 +212,7 @@ fn reserved_help(rules: &LbRules) -> &'static str {
     }
 }
 
-/// The way out for a Service that asks for an address of another one.
+/// The fix for a Service that asks for an address of another one.
 fn sharing_help(
     address: IpAddr,
     service: &LbService,

@@ -179,7 +179,7 @@ pub struct SharingExplanation {
     /// Addresses that both hold.
     pub shared: Vec<IpAddr>,
     pub verdict: String,
-    /// What keeps them from sharing an address, each with the way out.
+    /// What keeps them from sharing an address, each with the fix.
     pub obstacles: Vec<String>,
 }
 

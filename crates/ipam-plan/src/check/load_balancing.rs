@@ -170,7 +170,7 @@ fn cause_at_upgrade(
             "set both annotations to the key that the Service has before the upgrade",
         ),
         other => {
-            let help = "`cilium-ipam upgrade --to 1.16` names the cause and the way out";
+            let help = "`cilium-ipam upgrade --to 1.16` names the cause and the fix";
             return (format!("because {other}"), help);
         }
     };

@@ -6,7 +6,7 @@ use ipam_cilium::lbipam::{
 };
 use ipam_core::text::joined;
 
-/// What keeps two Services from sharing an address, each with the way out.
+/// What keeps two Services from sharing an address, each with the fix.
 pub fn ways_to_share(one: &LbService, other: &LbService, rules: &LbRules) -> Vec<String> {
     sharing_obstacles(one, other, rules)
         .into_iter()

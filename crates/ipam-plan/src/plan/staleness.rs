@@ -300,7 +300,7 @@ impl BlockedChange {
             unblock,
         } = self;
         format!(
-            "{}/{}: saved to {}, now blocked: {reason}; way out: {unblock}",
+            "{}/{}: saved to {}, now blocked: {reason}; fix: {unblock}",
             change.kind,
             change.name.escape_debug(),
             would(change).escape_debug()

@@ -10,7 +10,7 @@ use std::io;
 
 use crate::cni::{CniError, ErrorCode};
 
-/// An error of the kernel, with the way out.
+/// An error of the kernel, with the fix.
 pub(crate) fn kernel_error(what: &str, why: &io::Error) -> CniError {
     let details = match why.kind() {
         io::ErrorKind::PermissionDenied => "the plugin needs CAP_NET_ADMIN and CAP_SYS_ADMIN",

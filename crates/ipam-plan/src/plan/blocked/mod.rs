@@ -54,7 +54,7 @@ macro_rules! obstacles {
                 }
             }
 
-            /// The reason and the way out.
+            /// The reason and the fix.
             pub(super) fn explain(&self) -> Explanation {
                 match self {
                     $(BlockedReason::$variant(obstacle) => obstacle.explain(),)*

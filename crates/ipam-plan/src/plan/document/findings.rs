@@ -7,7 +7,7 @@ use super::OriginDocument;
 use crate::plan::change::TargetKind;
 use ipam_core::model::{Finding, FindingGroup, Severity};
 
-/// A blocked change as JSON: its reason as code, text and way out.
+/// A blocked change as JSON: its reason as code, text and fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedDocument {
     /// Kind of the object.
@@ -25,7 +25,7 @@ pub struct BlockedDocument {
 }
 
 /// A held block that the files would not give its node today, as JSON: its reason as code, text and
-/// way out.
+/// fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MisplacedDocument {
     /// Kind of the object.
@@ -42,7 +42,7 @@ pub struct MisplacedDocument {
     pub code: String,
     /// Why, for people.
     pub reason: String,
-    /// The way out.
+    /// The fix.
     pub help: String,
     /// The pool in the files.
     pub origin: Option<OriginDocument>,
@@ -56,7 +56,7 @@ pub struct RefusalDocument {
     pub rule: String,
     /// What is refused.
     pub message: String,
-    /// The way out.
+    /// The fix.
     pub help: String,
     /// The waiver that would allow it.
     pub waiver: Option<String>,
@@ -81,7 +81,7 @@ pub struct DriftDocument {
     pub time: Option<String>,
 }
 
-/// All findings of one cause as JSON: one rule, one place in the files and one way out.
+/// All findings of one cause as JSON: one rule, one place in the files and one fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FindingDocument {
     /// `error`, `warning` or `info`.
@@ -89,7 +89,7 @@ pub struct FindingDocument {
     /// Stable code.
     pub rule: String,
     /// How many findings this entry stands for: those of one rule with one place in the files and
-    /// one way out.
+    /// one fix.
     pub count: usize,
     /// `Kind/name` of the first object that it is about, if any.
     pub subject: Option<String>,
@@ -103,7 +103,7 @@ pub struct FindingDocument {
     /// The messages of the other findings, cut as the objects are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further_messages: Vec<String>,
-    /// The way out.
+    /// The fix.
     pub help: String,
     /// The place.
     pub origin: Option<OriginDocument>,

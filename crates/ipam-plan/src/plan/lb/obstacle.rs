@@ -77,7 +77,7 @@ impl fmt::Display for AddressUser {
 }
 
 impl LbObstacle {
-    /// The reason and the way out.
+    /// The reason and the fix.
     pub(in crate::plan) fn explain(&self) -> Explanation {
         const ALLOW_LIST: &str =
             "allow `list` on it; `cilium-ipam schema --rbac` prints the required roles";
