@@ -161,9 +161,9 @@ pub fn examination(conclusions: &[Conclusion], findings: &[Finding], detail: Det
     let rows: Vec<[String; 4]> = conclusions.iter().map(row).collect();
     let mut text = table(["CILIUM", "VALUE", "CERTAINTY", "EVIDENCE"], &rows);
     let cut = cut(findings, detail);
-    cut.shown
+    grouped(cut.shown.iter().copied())
         .iter()
-        .for_each(|finding| text.push_str(&finding_text(finding, detail)));
+        .for_each(|group| text.push_str(&group_text(group, detail)));
     cut.further()
         .for_each(|line| text.push_str(&format!("\n{line}")));
     let pointer = pointer(findings.iter().map(|finding| finding.rule.0));
@@ -193,7 +193,24 @@ pub(super) fn counts(findings: &[Finding]) -> Option<String> {
     ))
 }
 
-fn finding_text(finding: &Finding, detail: Detail) -> String {
+/// Findings with one cause. An impact or a fix that the next of them has, too, is shown there.
+fn group_text(group: &FindingGroup<'_>, detail: Detail) -> String {
+    let mut text = String::from("\n");
+    let mut findings = group.findings().peekable();
+    while let Some(finding) = findings.next() {
+        text.push_str(&head(finding));
+        let next = findings.peek();
+        for (word, line) in lines(finding, detail) {
+            if next.is_none_or(|next| *line != next.consequence && *line != next.help) {
+                text.push_str(&format!("  {word:<6} {}\n", printable(&line)));
+            }
+        }
+    }
+    text
+}
+
+/// Severity, rule, message and place.
+fn head(finding: &Finding) -> String {
     let paint = match finding.severity {
         Severity::Error => Paint::Red,
         Severity::Warning => Paint::Yellow,
@@ -205,15 +222,8 @@ fn finding_text(finding: &Finding, detail: Detail) -> String {
         .as_ref()
         .map(|origin| format!(" ({origin})"))
         .unwrap_or_default();
-    let mut text = format!(
-        "\n{head} {}{}\n",
-        printable(&finding.message),
-        printable(&place)
-    );
-    for (word, line) in lines(finding, detail) {
-        text.push_str(&format!("  {word:<6} {}\n", printable(&line)));
-    }
-    text
+    let (message, place) = (printable(&finding.message), printable(&place));
+    format!("{head} {message}{place}\n")
 }
 
 /// Evidence, consequence and fix, each with its word. Evidence beyond [`EVIDENCE`] is counted.
@@ -234,7 +244,7 @@ pub(super) fn lines(
         ("seen", Cow::Owned(further))
     });
     let seen = finding.evidence.iter().take(most);
-    let rest = [("causes", &finding.consequence), ("fix", &finding.help)];
+    let rest = [("impact", &finding.consequence), ("fix", &finding.help)];
     seen.map(|line| ("seen", Cow::Borrowed(line.as_str())))
         .chain(further)
         .chain(rest.map(|(word, line)| (word, Cow::Borrowed(line.as_str()))))

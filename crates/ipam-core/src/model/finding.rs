@@ -194,7 +194,7 @@ pub struct FindingGroup<'f> {
 type Cause<'f> = (Severity, Rule, Option<&'f Origin>, &'f str);
 
 /// Groups findings by cause, in the order of each group's first finding.
-pub fn grouped(findings: &[Finding]) -> Vec<FindingGroup<'_>> {
+pub fn grouped<'f>(findings: impl IntoIterator<Item = &'f Finding>) -> Vec<FindingGroup<'f>> {
     let mut groups: Vec<FindingGroup<'_>> = Vec::new();
     let mut places: BTreeMap<Cause<'_>, usize> = BTreeMap::new();
     for finding in findings {
