@@ -5,8 +5,8 @@ use super::model::{Report, Section};
 use super::phrase::Phrase;
 use super::plan_causes::{blocked, drift, drifted_objects, misplaced};
 use super::plan_sections::{
-    address_pools, by_pool, effects, further_pools, pod_pools, pool, ports, refused, service_pins,
-    unapproved,
+    address_pools, aligned_columns, by_pool, further_pools, pod_pools, pool, ports, refused,
+    service_pins, unapproved,
 };
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{headlines, terminal};
@@ -59,7 +59,8 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
     let mut pools = by_pool(all);
     let further = further_pools(&pools, detail);
     pools.truncate(limit(detail));
-    sections.extend(pools.into_iter().map(|one| pool(one).into()));
+    let columns = aligned_columns(&pools, detail);
+    sections.extend(pools.into_iter().map(|one| pool(one, columns).into()));
     sections.extend(further.map(|(further, _)| {
         Section::Aside(Phrase::new(&format!(
             "  … and {further}; --show-all shows all"

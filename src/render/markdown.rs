@@ -9,8 +9,8 @@ use super::model::{Form, Listing, Row, UpTo};
 use super::phrase::Phrase;
 use super::plan_causes::{blocked, drift, drifted_objects, misplaced};
 use super::plan_sections::{
-    address_pools, by_pool, destructive, further_pools, losing, other_effects, pod_pools, pool,
-    ports, refused, service_pins, unapproved,
+    POOL_COLUMNS, address_pools, by_pool, destructive, further_pools, pod_pools, pool, ports,
+    refused, service_pins, unapproved,
 };
 use super::text::{count, grouped_digits, pointer};
 use ipam_plan::plan::{
@@ -163,7 +163,9 @@ fn changes_by_pool(page: &mut Page<'_>, changes: &[&ChangeDocument], detail: Det
     let mut pools = by_pool(changes.iter().copied());
     let further = further_pools(&pools, detail);
     pools.truncate(limit(detail));
-    pools.into_iter().for_each(|one| page.listing(pool(one)));
+    pools
+        .into_iter()
+        .for_each(|one| page.listing(pool(one, POOL_COLUMNS)));
     if let Some((further, count)) = further {
         let text = format!("\n… and {further}: see the JSON output, or --show-all\n");
         page.part(&text, count, "change");

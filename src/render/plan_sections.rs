@@ -184,7 +184,7 @@ fn of_objects<'p>(
                 name,
                 action,
                 values(c),
-                Phrase::of(&c.write_path),
+                Phrase::of(c.field()),
                 Phrase::prose(&c.reason),
             ])
         }
@@ -263,6 +263,27 @@ fn of_services<'p>(
     services: Vec<&'p ServiceEffectDocument>,
 ) -> Listing<'p> {
     let row = |service: &ServiceEffectDocument| {
+/// Columns of the changes of a pool's nodes.
+pub(super) const POOL_COLUMNS: [Column; 4] =
+    [first("node"), first("block"), first("field"), first("why")];
+
+/// [`POOL_COLUMNS`] as wide as the widest cell that a terminal shows in any of the pools.
+pub(super) fn aligned_columns(pools: &[PoolChanges<'_>], detail: Detail) -> [Column; 4] {
+    let shown = pools.iter();
+    let shown = shown.flat_map(|(_, changes)| changes.iter().take(limit(detail)));
+    let mut widths = [0; 3];
+    for row in shown.map(|change| of_node(change)) {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = cell.text().chars().count().max(*width);
+        }
+    }
+    let mut columns = POOL_COLUMNS;
+    for (column, width) in columns.iter_mut().zip(widths) {
+        column.place = Place::First(width);
+    }
+    columns
+}
+
         let (paint, sign) = match (service.loses.is_empty(), service.gains.is_empty()) {
             (false, _) => (Paint::Red, "!"),
             (true, false) => (Paint::Green, "+"),
@@ -277,6 +298,16 @@ fn of_services<'p>(
     Listing::new(Phrase::new(title), noun, &[first("Service"), first("what")])
         .counted(count(services.len(), "Service"))
         .rows(services, row)
+fn of_node(change: &ChangeDocument) -> Row {
+    Row::new([
+        Phrase::of(&change.name),
+        values(change),
+        Phrase::of(change.field()),
+        Phrase::prose(&change.reason),
+    ])
+    .sign_of(change.action)
+}
+
 }
 
 /// `loses 20.0.10.1 now: no pool covers it`, and so on.
@@ -356,7 +387,7 @@ pub(super) fn pool<'p>((pool, changes): PoolChanges<'p>) -> Listing<'p> {
         aligned: true,
         ..Listing::new(title, "change", &columns)
             .counted(count(changes.len(), "change"))
-            .rows(changes, row)
+            .rows(changes, of_node)
     }
 }
 

@@ -487,7 +487,7 @@ fn names_and_addresses_can_be_copied() {
         "worker-3",
         "10.21.0.0/24",
         "rack-a",
-        "node-spec",
+        "spec.podCIDRs",
         "pool-exhausted",
         "infra/dns-tcp",
         "2001:db8:7::10",
@@ -530,7 +530,7 @@ fn what_does_not_fit_is_counted_and_comes_last() {
         .find(|line| line.starts_with("Too long for a comment"))
         .unwrap();
     let shown = page.matches("| `a-node-with-a-long-name-").count();
-    let whole = page.matches("` | `node-spec` | lowest free").count();
+    let whole = page.matches("` | `spec.podCIDRs` | lowest free").count();
     assert!(shown > 400, "{shown}");
     assert_eq!(shown, whole, "no row is cut");
     assert!(

@@ -150,6 +150,19 @@ crate::text_enum! {
     }
 }
 
+impl WritePath {
+    /// The field as users find it in the object, such as `spec.podCIDRs`.
+    pub const fn field(self) -> &'static str {
+        match self {
+            WritePath::NodeSpec => "spec.podCIDRs",
+            WritePath::NodeAnnotation => "pod-CIDR annotation",
+            WritePath::CiliumNode => "spec.ipam.podCIDRs",
+            WritePath::PodIpPool => "CiliumPodIPPool",
+            WritePath::NodeConfig => "CiliumNodeConfig",
+        }
+    }
+}
+
 /// Who chooses the write path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WritePathChoice {

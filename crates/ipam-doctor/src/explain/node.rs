@@ -270,7 +270,7 @@ fn outcome(
 fn planned(node: &Node, observed: &Observed, plan: &Plan, change: Option<&NodeChange>) -> String {
     if let Some(change) = change {
         let blocks = joined(&change.after, " ");
-        return format!("gets {blocks} by {}", change.edit.write_path());
+        return format!("gets {blocks} in {}", change.edit.write_path().field());
     }
     let target = Target::Node(node.name.clone());
     match plan.blocked.iter().find(|blocked| blocked.target == target) {

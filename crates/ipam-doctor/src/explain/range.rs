@@ -116,7 +116,7 @@ pub(super) fn explain(
             search.add(
                 block.range(),
                 format!("Node/{}", change.node),
-                change.edit.write_path(),
+                change.edit.write_path().field(),
                 "planned, not written yet",
             );
         }

@@ -106,7 +106,7 @@ fn mark_misplaced(blocks: &mut Blocks, plan: &Plan) {
 fn apply(change: &NodeChange, blocks: &mut Blocks) {
     for block in &change.after {
         let key = (change.node.clone(), *block);
-        let note = format!("the plan writes it to {}", change.edit.write_path());
+        let note = format!("the plan writes it to {}", change.edit.write_path().field());
         match blocks.get_mut(&key) {
             Some(area) if area.kind == AreaKind::Node => area.notes.push(note),
             _ => {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Intent;
 use crate::plan::change::{ChangeAction, TargetKind};
 use ipam_cilium::lbipam::AddressPoolManifest;
-use ipam_core::model::{Hazard, ObjectVersion};
+use ipam_core::model::{Hazard, ObjectVersion, WritePath};
 use ipam_core::net::{Range, covers, merge};
 
 /// A place in the files: an [`Origin`](ipam_core::model::Origin) without its bytes, perhaps with the
@@ -122,6 +122,15 @@ impl ChangeDocument {
                 [signed('+', add), signed('-', remove)].concat().join(" ")
             }
             _ => self.after.join(" "),
+        }
+    }
+
+    /// The field that the change writes, as users find it in the object; the write path of an
+    /// object that is no node.
+    pub fn field(&self) -> &str {
+        match self.write_path.parse() {
+            Ok(path) => WritePath::field(path),
+            Err(()) => &self.write_path,
         }
     }
 
