@@ -12,8 +12,9 @@ use super::markup::{Markup, code, prose};
 use super::model::{Form, WHOLE};
 use super::plan_causes::{blocked, misplaced};
 use super::plan_sections::{
-    address_pools, destructive, other_effects, pod_pools, ports, service_pins, unapproved,
+    address_pools, destructive, pod_pools, ports, service_pins, unapproved,
 };
+use super::plan_services::other_effects;
 use super::text::{count, grouped_digits};
 use super::{
     Irreversible, comment_disruptive, comment_domains, comment_refusals, comment_services,

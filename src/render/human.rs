@@ -8,6 +8,7 @@ use super::plan_sections::{
     address_pools, aligned_columns, by_pool, further_pools, pod_pools, pool, ports, refused,
     service_pins, unapproved,
 };
+use super::plan_services::effects;
 use super::text::{Paint, count, grouped_digits, printable};
 use super::{headlines, terminal};
 use ipam_plan::plan::{ChangeDocument, PlanDocument, SourceDocument};
@@ -53,7 +54,7 @@ pub fn human(plan: &PlanDocument, detail: Detail) -> String {
         unapproved(summary, all, detail).into(),
         address_pools(&changes).into(),
         service_pins(&changes).into(),
-        effects(services).into(),
+        effects(services, detail).into(),
         pod_pools(&changes).into(),
     ];
     let mut pools = by_pool(all);

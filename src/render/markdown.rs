@@ -12,6 +12,7 @@ use super::plan_sections::{
     POOL_COLUMNS, address_pools, by_pool, destructive, further_pools, pod_pools, pool, ports,
     refused, service_pins, unapproved,
 };
+use super::plan_services::{losing, other_effects};
 use super::text::{count, grouped_digits, pointer};
 use ipam_plan::plan::{
     ChangeDocument, FindingDocument, OriginDocument, PlanDocument, SourceDocument,

@@ -31,14 +31,15 @@ mod model;
 mod phrase;
 mod plan_causes;
 mod plan_sections;
+mod plan_services;
 mod policy_test;
 mod report;
 mod simulation;
 mod terminal;
 mod text;
 mod upgrade;
-
 mod wrap;
+
 use ipam_plan::plan::{EditDocument, PlanDocument};
 
 pub use capacity::{Columns, capacity, capacity_markdown};
@@ -69,8 +70,8 @@ pub use text::{
     Paint, count, grouped_digits, log_text, printable, rule_list, rule_page, sanitized_json, table,
 };
 pub use upgrade::{upgrade, upgrade_markdown};
-
 pub use wrap::{terminal_width, wrapped};
+
 /// Why some changes of a plan cannot be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Irreversible {

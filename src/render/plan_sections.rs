@@ -7,11 +7,9 @@ use super::human::{Detail, limit};
 use super::model::{Column, Form, Listing, Place, Row, UpTo, aside, below, first, page};
 use super::phrase::Phrase;
 use super::text::{Paint, count};
-use ipam_cilium::lbipam::Certainty;
 use ipam_core::text::{by_name, natural_order};
 use ipam_plan::plan::{
-    ChangeAction, ChangeDocument, RefusalDocument, ServiceEffectDocument, Summary, TargetKind,
-    UnapprovedBlockDocument,
+    ChangeAction, ChangeDocument, RefusalDocument, Summary, TargetKind, UnapprovedBlockDocument,
 };
 
 pub(super) fn refused(refusals: &[RefusalDocument]) -> Listing<'_> {
@@ -234,100 +232,6 @@ fn values(change: &ChangeDocument) -> Phrase {
     }
 }
 
-/// All effects on Services. Services that lose an address come first, and each of them is named.
-pub(super) fn effects(services: &[ServiceEffectDocument]) -> Listing<'_> {
-    let mut sorted: Vec<&ServiceEffectDocument> = services.iter().collect();
-    sorted.sort_by_key(|service| service.loses.is_empty());
-    let losing = services.iter().filter(|one| !one.loses.is_empty());
-    Listing {
-        always: losing.count(),
-        ..of_services("effects on Services", "Service", sorted)
-    }
-}
-
-/// Services that lose an address.
-pub(super) fn losing(services: &[ServiceEffectDocument]) -> Listing<'_> {
-    let losing = services.iter().filter(|one| !one.loses.is_empty());
-    of_services("losses", "losing Service", losing.collect()).form(Form::Lines, UpTo(5))
-}
-
-/// Effects on Services that keep their addresses.
-pub(super) fn other_effects(services: &[ServiceEffectDocument]) -> Listing<'_> {
-    let others = services.iter().filter(|one| one.loses.is_empty());
-    of_services("other effects", "other Service", others.collect())
-}
-
-fn of_services<'p>(
-    title: &str,
-    noun: &'static str,
-    services: Vec<&'p ServiceEffectDocument>,
-) -> Listing<'p> {
-    let row = |service: &ServiceEffectDocument| {
-/// Columns of the changes of a pool's nodes.
-pub(super) const POOL_COLUMNS: [Column; 4] =
-    [first("node"), first("block"), first("field"), first("why")];
-
-/// [`POOL_COLUMNS`] as wide as the widest cell that a terminal shows in any of the pools.
-pub(super) fn aligned_columns(pools: &[PoolChanges<'_>], detail: Detail) -> [Column; 4] {
-    let shown = pools.iter();
-    let shown = shown.flat_map(|(_, changes)| changes.iter().take(limit(detail)));
-    let mut widths = [0; 3];
-    for row in shown.map(|change| of_node(change)) {
-        for (width, cell) in widths.iter_mut().zip(&row.cells) {
-            *width = cell.text().chars().count().max(*width);
-        }
-    }
-    let mut columns = POOL_COLUMNS;
-    for (column, width) in columns.iter_mut().zip(widths) {
-        column.place = Place::First(width);
-    }
-    columns
-}
-
-        let (paint, sign) = match (service.loses.is_empty(), service.gains.is_empty()) {
-            (false, _) => (Paint::Red, "!"),
-            (true, false) => (Paint::Green, "+"),
-            (true, true) => (Paint::Yellow, "~"),
-        };
-        let name = Phrase::of(&format!("{}/{}", service.namespace, service.name));
-        let what = effect(service);
-        let line = Phrase::new("**Service** ").then(name.clone()).words(" ");
-        let line = line.then(what.clone());
-        Row::new([name, what]).sign(paint, sign).line(line)
-    };
-    Listing::new(Phrase::new(title), noun, &[first("Service"), first("what")])
-        .counted(count(services.len(), "Service"))
-        .rows(services, row)
-fn of_node(change: &ChangeDocument) -> Row {
-    Row::new([
-        Phrase::of(&change.name),
-        values(change),
-        Phrase::of(change.field()),
-        Phrase::prose(&change.reason),
-    ])
-    .sign_of(change.action)
-}
-
-}
-
-/// `loses 20.0.10.1 now: no pool covers it`, and so on.
-fn effect(service: &ServiceEffectDocument) -> Phrase {
-    let loses = service.loses.iter().map(|lost| {
-        let (loses, when) = (lost.certainty.verb(), lost.when.in_words());
-        format!("{loses} {} {when}: {}", lost.address, lost.reason)
-    });
-    let waits = match service.certainty {
-        Certainty::Certain => "waits",
-        Certainty::LeftToChance => "may wait",
-    };
-    let pending = service.pending.iter();
-    let pending = pending.map(|reason| format!("{waits}: {reason}"));
-    let all = loses.chain(service.gains.iter().cloned()).chain(pending);
-    let all = all.map(|one| Phrase::prose(&one));
-    all.reduce(|before, next| before.words("; ").then(next))
-        .unwrap_or_default()
-}
-
 /// A pool and its changes.
 pub(super) type PoolChanges<'p> = (Option<&'p str>, Vec<&'p ChangeDocument>);
 
@@ -359,36 +263,49 @@ pub(super) fn further_pools(pools: &[PoolChanges<'_>], detail: Detail) -> Option
     })
 }
 
+/// Columns of the changes of a pool's nodes.
+pub(super) const POOL_COLUMNS: [Column; 4] =
+    [first("node"), first("block"), first("field"), first("why")];
+
+/// [`POOL_COLUMNS`] as wide as the widest cell that a terminal shows in any of the pools.
+pub(super) fn aligned_columns(pools: &[PoolChanges<'_>], detail: Detail) -> [Column; 4] {
+    let shown = pools.iter();
+    let shown = shown.flat_map(|(_, changes)| changes.iter().take(limit(detail)));
+    let mut widths = [0; 3];
+    for row in shown.map(|change| of_node(change)) {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = cell.text().chars().count().max(*width);
+        }
+    }
+    let mut columns = POOL_COLUMNS;
+    for (column, width) in columns.iter_mut().zip(widths) {
+        column.place = Place::First(width);
+    }
+    columns
+}
+
 /// The changes of the nodes of a pool.
-pub(super) fn pool<'p>((pool, changes): PoolChanges<'p>) -> Listing<'p> {
+pub(super) fn pool<'p>((pool, changes): PoolChanges<'p>, columns: [Column; 4]) -> Listing<'p> {
     let title = match pool {
         Some(pool) => Phrase::new("pool ").value(pool),
         None => Phrase::new("outside every pool"),
     };
-    let row = |c: &ChangeDocument| {
-        Row::new([
-            Phrase::of(&c.name),
-            values(c),
-            Phrase::of(&c.write_path),
-            Phrase::prose(&c.reason),
-        ])
-        .sign_of(c.action)
-    };
-    let columns = [
-        first("node"),
-        first("block"),
-        Column {
-            place: Place::First(15),
-            ..first("write path")
-        },
-        first("why"),
-    ];
     Listing {
         aligned: true,
         ..Listing::new(title, "change", &columns)
             .counted(count(changes.len(), "change"))
             .rows(changes, of_node)
     }
+}
+
+fn of_node(change: &ChangeDocument) -> Row {
+    Row::new([
+        Phrase::of(&change.name),
+        values(change),
+        Phrase::of(change.field()),
+        Phrase::prose(&change.reason),
+    ])
+    .sign_of(change.action)
 }
 
 /// The name of a node, or `Kind/name` of any other object.
