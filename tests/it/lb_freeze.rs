@@ -143,6 +143,28 @@ fn what_is_held_is_pinned_and_nothing_else_changes() {
 }
 
 #[test]
+fn with_a_refused_edit_the_next_steps_undo_it_first() {
+    let blocks = json!({"blocks": [{"cidr": "20.0.10.0/24"}, {"cidr": "20.0.12.0/24"}]});
+    let folder = Folder::with_cluster(
+        &[
+            address_pool("blue", &blocks),
+            service("web", &["20.0.10.7"], Made::default()),
+            service("api", &["20.0.12.8"], Made::default()),
+        ],
+        &[(
+            "pools/blue.yaml",
+            &address_pool("blue", &json!({"blocks": [{"cidr": "20.0.10.0/24"}]})),
+        )],
+    );
+    let ran = lb(&folder, &["freeze", "--service", "shop/web"], 0);
+    assert_eq!(files(&folder), ["pools/frozen/shop/web.yaml"]);
+    ran.stdout.assert_has(
+        "  1. Undo these edits, and keep the files written now.\n  2. cilium-ipam apply ",
+    );
+    assert!(!ran.stdout.contains("Next step:"), "{}", ran.all());
+}
+
+#[test]
 fn a_file_that_differs_is_shown_and_stays() {
     let folder = folder(&[
         service("web", &["20.0.10.7"], Made::default()),

@@ -168,8 +168,12 @@ impl Report<'_> {
                 format!("{plan}\nNo file was changed. Run it again without --dry-run.\n")
             }
             (Files::Removed(_), true) => plan,
-            (Files::Written(_), true) => format!(
+            (Files::Written(_), true) if self.document.refusals.is_empty() => format!(
                 "{plan}\nNext step:\n  {}   # write the annotations\n",
+                printable(&command)
+            ),
+            (Files::Written(_), true) => format!(
+                "{plan}\nOther edits in these files are refused, so the pins cannot be applied with them.\nNext steps:\n  1. Undo these edits, and keep the files written now.\n  2. {}   # write the annotations\n  3. Make the edits again.\n",
                 printable(&command)
             ),
         }

@@ -57,6 +57,14 @@ fn protected(changes: &[Change], desired: &Desired) -> Vec<Refusal> {
         .collect()
 }
 
+const KEEP_IN_A_POOL: &str =
+    "keep each address in a pool until its Service is pinned to another one (`ServiceAssignment`)";
+
+/// A pinned Service gets its address whatever the order in which the operator serves Services.
+const PIN_FIRST: &str = "if the loss is only possible, undo the edit, run `cilium-ipam lb freeze` and `cilium-ipam apply`, and edit again";
+
+const CREATE_WITH_CLASS: &str = "create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them";
+
 fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     let count = u32::try_from(effects.lost().count()).unwrap_or(u32::MAX);
     if count == 0 {
@@ -68,19 +76,24 @@ fn lost_addresses(effects: &Effects) -> Option<Refusal> {
     };
     let (certain, possible): (Vec<_>, Vec<_>) =
         (of(Certainty::Certain), of(Certainty::LeftToChance));
-    let parts = [("Services lose", certain), ("Services may lose", possible)];
-    let parts = parts.into_iter().filter(|(_, lost)| !lost.is_empty());
-    let parts: Vec<String> = parts.map(|(who, lost)| losses(who, &lost)).collect();
+    let parts = [
+        ("Services lose", KEEP_IN_A_POOL, certain),
+        ("Services may lose", PIN_FIRST, possible),
+    ];
+    let parts = parts.into_iter().filter(|(_, _, lost)| !lost.is_empty());
+    let (parts, mut fixes): (Vec<String>, Vec<&str>) = parts
+        .map(|(who, fix, lost)| (losses(who, &lost), fix))
+        .unzip();
+    let is_hostname = |lost: &LostAddress| lost.address.ip().is_none();
+    if effects.lost().any(|(_, lost)| is_hostname(lost)) {
+        fixes.push(CREATE_WITH_CLASS);
+    }
     let message = format!("now or later, {}", parts.join("; "));
     let waiver = Waiver::LostAddresses(count);
-    let is_hostname = |lost: &LostAddress| lost.address.ip().is_none();
-    let class = match effects.lost().any(|(_, lost)| is_hostname(lost)) {
-        true => {
-            ", create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them"
-        }
-        false => "",
-    };
-    let help = format!("leave the pools as they are{class}, or plan again with `--waive {waiver}`");
+    let help = format!(
+        "{}; or plan again with `--waive {waiver}`",
+        fixes.join("; ")
+    );
     Some(Refusal {
         rule: Rule("lost-addresses"),
         message,
