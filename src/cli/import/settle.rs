@@ -15,7 +15,8 @@ use ipam_core::text::one_line;
 use ipam_import::import::{ImportRequest, Inferred, Judgement, judge};
 use ipam_import::proposal::Remark;
 use ipam_plan::plan::{
-    Blocked, BlockedReason, NodeObstacle, Plan, PlanDocument, Target, WritePathObstacle,
+    Blocked, BlockedReason, NodeObstacle, OperatorObstacle, Plan, PlanDocument, Target,
+    WritePathObstacle,
 };
 
 /// Limit of the trial plans. One trial adds pins, one removes useless pins, one disables pools.
@@ -93,12 +94,18 @@ impl Settled {
 /// What is blocked. Another program that assigns blocks serves the nodes for which no pool has one,
 /// and a remark names it.
 fn unserved<'p>(plan: &'p Plan, inferred: &Inferred) -> impl Iterator<Item = &'p Blocked> {
-    let assigns = |remark: &Remark| matches!(remark, Remark::AssignsItself { .. });
+    let assigns = |remark: &Remark| {
+        matches!(
+            remark,
+            Remark::AssignsItself { .. } | Remark::OperatorAssigns(_)
+        )
+    };
     let has_rival = inferred.remarks.iter().any(assigns);
     let is_served = |blocked: &Blocked| {
         matches!(
             blocked.reason,
             BlockedReason::WritePath(WritePathObstacle::OtherAllocator(_))
+                | BlockedReason::Operator(OperatorObstacle::Gives)
                 | BlockedReason::Node(NodeObstacle::NodePoolsExhausted { .. })
         )
     };

@@ -6,9 +6,8 @@ use std::path::Path;
 use crate::cli::failure::Failure;
 use crate::cli::new_files::{NewFile, trial};
 use crate::render::{Detail, human};
-use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
+use ipam_cilium::observed::Observed;
 use ipam_controller::Job;
-use ipam_core::model::IpamMode;
 use ipam_core::text::joined;
 use ipam_plan::plan::{BlockedReason, OperatorObstacle, PlanDocument};
 
@@ -66,28 +65,19 @@ impl Trial {
         let plan = Job::files(&loaded).plan(observed);
         let document = PlanDocument::new(&plan, &directory.to_string_lossy());
         let reasons = plan.blocked.iter().map(|blocked| &blocked.reason);
+        // A remark of the proposal explains that the operator assigns.
+        let gives = BlockedReason::Operator(OperatorObstacle::Gives);
+        let reasons = reasons.filter(|reason| **reason != gives);
         let distinct: BTreeSet<String> = reasons.map(told_reason).collect();
-        let mut blocked: BTreeSet<String> = distinct.into_iter().take(TOLD).collect();
-        if leaves_nodes_to_operator(observed) {
-            let gives = BlockedReason::Operator(OperatorObstacle::Gives);
-            blocked.insert(told_reason(&gives));
-        }
         Ok(Trial {
             headline: human(&document, detail).lines().next().map(str::to_owned),
             diagnostics: trial::diagnostics(&plan.findings, &loaded, detail),
             fail_on: fail_on(Some(&document)),
-            blocked,
+            blocked: distinct.into_iter().take(TOLD).collect(),
         })
     }
 }
 
 fn told_reason(reason: &BlockedReason) -> String {
     format!("{reason}; {}", reason.unblock())
-}
-
-/// In ipam `cluster-pool`, new nodes are usually not ours, even if all nodes have a block now.
-fn leaves_nodes_to_operator(observed: &Observed) -> bool {
-    let gives = |node| observed.block_allocator(node) == BlockAllocator::Operator;
-    observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool)
-        && observed.nodes.values().any(|node| gives(node))
 }

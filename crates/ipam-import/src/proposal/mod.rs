@@ -12,12 +12,13 @@ use std::fmt;
 
 use self::division::{Division, Share};
 use self::groups::{Group, HeldBlock, Purpose};
-use ipam_cilium::observed::Observed;
+use ipam_cilium::observed::{BlockAllocator, ModeSeen, Observed};
 use ipam_core::model::{IpamMode, NodeName, PerFamily, PoolName, count};
 use ipam_core::net::{Block, BlockSize, Family, Range, merge};
 use ipam_core::text::joined;
 use ipam_desired::PoolState;
 use ipam_plan::check::is_private;
+use ipam_plan::plan::{BlockedReason, OperatorObstacle};
 
 pub(crate) use groups::{held_by, is_selectable, pool_name};
 pub use suggestion::{CidrSource, Suggestion, names_places, suggest};
@@ -108,6 +109,8 @@ pub enum Remark {
     PodPoolLeftOut(String, Option<String>),
     /// Another program assigns pod CIDRs: what it does, and how to stop it.
     AssignsItself { does: String, fix: String },
+    /// Cilium's operator assigns pod CIDRs to new nodes; how to let pools assign them instead.
+    OperatorAssigns(String),
     /// In this mode of old releases, a node has several blocks.
     SeveralBlocks,
     /// Another CNI plugin gives Pods their addresses, by this `cni-chaining-mode`.
@@ -153,6 +156,12 @@ impl fmt::Display for Remark {
             Remark::AssignsItself { does, fix } => {
                 write!(f, "{does} and assigns pod CIDRs to new nodes itself; {fix}")
             }
+            Remark::OperatorAssigns(others) => write!(
+                f,
+                "in ipam `{0}`, Cilium's operator assigns the next node's pod CIDR, not these pools. Either keep it so, and use the files for `doctor` and `capacity`; or move the cluster to ipam `{1}` (`cilium-ipam migrate --to-ipam {1}`), in which pools assign; or {others}",
+                IpamMode::ClusterPool,
+                IpamMode::Kubernetes
+            ),
             Remark::SeveralBlocks => write!(
                 f,
                 "ipam `{0}` gives a node several blocks, and files give one of each family: only the first of each node is checked. `{0}` ends with Cilium 1.14: move to `multi-pool` or `cluster-pool`",
@@ -229,7 +238,18 @@ pub(crate) fn propose_beside(
     }
     proposal.name_pools(observed, &groups, shares, &sizes);
     proposal.remark_on_labels(&groups, &options.split);
+    proposal.remarks.extend(operator_assigns(observed));
     proposal
+}
+
+/// In ipam `cluster-pool`, Cilium's operator usually serves new nodes, even if every node has a
+/// block now.
+fn operator_assigns(observed: &Observed) -> Option<Remark> {
+    let assigns = |node| observed.block_allocator(node) == BlockAllocator::Operator;
+    let is_cluster_pool = observed.cilium.mode() == ModeSeen::Known(IpamMode::ClusterPool);
+    let assigns = is_cluster_pool && observed.nodes.values().any(|node| assigns(node));
+    let others = || BlockedReason::Operator(OperatorObstacle::Gives).unblock();
+    assigns.then(|| Remark::OperatorAssigns(others()))
 }
 
 fn divided(
