@@ -246,7 +246,7 @@ impl Group<'_> {
         }
     }
 
-    /// A name that tells the nodes, such as `rack-a`.
+    /// A name that tells the nodes, such as `rack-a` for `rack=a` and for `rack=rack-a`.
     pub(super) fn base_name(&self, observed: &Observed) -> Option<PoolName> {
         let text = match &self.selected {
             PoolNodes::All => own_pod_pool(observed)
@@ -254,7 +254,10 @@ impl Group<'_> {
                 .to_owned(),
             PoolNodes::WithLabel { key, value } => {
                 let last = key.rsplit('/').next().unwrap_or_default();
-                format!("{last}-{value}")
+                match value.starts_with(&format!("{last}-")) {
+                    true => value.clone(),
+                    false => format!("{last}-{value}"),
+                }
             }
             PoolNodes::Fallback => "fallback".to_owned(),
         };
