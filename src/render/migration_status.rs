@@ -306,36 +306,41 @@ pub struct WindowsStatus {
     /// When the next window opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opens: Option<String>,
+    /// `until` or `opens` in the time zone of the Policy.
+    #[serde(skip)]
+    local: Option<String>,
 }
 
 impl WindowsStatus {
     /// `None` if this program does not understand the windows.
     pub(super) fn new(files: &ApprovedFiles, now: Timestamp) -> Option<WindowsStatus> {
         let text = |at: Timestamp| at.to_string();
-        let (open, until, opens) = match files.policy()?.state_at(now) {
-            WindowState::Open { until } => (true, until.map(text), None),
-            WindowState::Closed { opens } => (false, None, opens.map(text)),
+        let policy = files.policy()?;
+        let (open, until, opens) = match policy.state_at(now) {
+            WindowState::Open { until } => (true, until, None),
+            WindowState::Closed { opens } => (false, None, opens),
         };
         Some(WindowsStatus {
             windows: files.windows.iter().map(ToString::to_string).collect(),
             open,
-            until,
-            opens,
+            until: until.map(text),
+            opens: opens.map(text),
+            local: until.or(opens).map(|at| policy.local(at)),
         })
     }
 
     fn state(&self) -> String {
-        match (self.open, &self.until, &self.opens) {
-            (true, Some(until), _) => format!("open until {until}"),
-            (true, None, _) => "open".to_owned(),
-            (false, _, Some(opens)) => format!("closed, the next one opens at {opens}"),
-            (false, _, None) => "closed, and none opens again".to_owned(),
+        match (self.open, &self.local) {
+            (true, Some(until)) => format!("open until {until}"),
+            (true, None) => "open".to_owned(),
+            (false, Some(opens)) => format!("closed, the next one opens at {opens}"),
+            (false, None) => "closed, and none opens again".to_owned(),
         }
     }
 
     /// What nodes that have not begun wait for.
     pub(super) fn waits_for(&self) -> Option<String> {
-        (!self.open).then(|| match &self.opens {
+        (!self.open).then(|| match &self.local {
             Some(opens) => format!("a maintenance window, which opens at {opens}"),
             None => "a maintenance window, and none opens again".to_owned(),
         })
