@@ -95,7 +95,8 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         } else {
             "The plan is refused, so `apply` will not accept it.".to_owned()
         };
-        output::progress(&format!("\nSaved. {next}\ndigest: {}", document.digest));
+        output::progress(&format!("\nSaved. {next}"));
+        output::warn(&format!("digest: {}", document.digest));
     }
     arguments.outcome(&document)
 }

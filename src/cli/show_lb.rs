@@ -23,7 +23,7 @@ use ipam_plan::plan::Outlook;
 #[derive(Debug, clap::Args)]
 pub(super) struct Flags {
     /// Output format.
-    #[arg(long, short, value_parser = Format::plain(), default_value = "human")]
+    #[arg(long, short, value_parser = Format::among(&[Format::Human, Format::Json, Format::Yaml]), default_value = "human")]
     output: Format,
 }
 
@@ -73,6 +73,7 @@ pub(super) async fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Fa
     let tables = tables(&observed);
     match flags.output {
         Format::Json => output::json(&tables)?,
+        Format::Yaml => output::yaml(&tables)?,
         _ => {
             output::talk(&diagnostics(
                 &[
