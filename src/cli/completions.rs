@@ -170,6 +170,14 @@ pub(super) fn targets() -> ArgValueCandidates {
     ArgValueCandidates::new(|| candidates(Names::read().of_kinds()))
 }
 
+/// Completes the nodes that `migrate --target` takes.
+pub(super) fn node_targets() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let targets = Names::read().of_kinds();
+        candidates(targets.filter(|target| target.starts_with("node/")))
+    })
+}
+
 /// Completes names of nodes and pools, and Services as `NAMESPACE/NAME`.
 pub(super) fn objects() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {

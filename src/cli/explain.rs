@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let Some(subject) = subject else {
         return explain_code::print_all(*output);
     };
-    if let Some(page) = explain_code::page(subject) {
+    if let (Some(page), None) = (explain_code::page(subject), with) {
         return explain_code::print(page, *output);
     }
     if *output == Format::Markdown {

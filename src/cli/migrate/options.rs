@@ -29,7 +29,7 @@ pub(super) struct RequestArguments {
     selector: Option<Selector>,
     /// Move only this object: `node/NAME`, which is the same as `--node NAME`, or `label:SELECTOR`.
     /// Repeatable.
-    #[arg(long, value_name = "OBJECT", value_parser = target, add = completions::targets())]
+    #[arg(long, value_name = "OBJECT", value_parser = target, add = completions::node_targets())]
     target: Vec<Selected>,
     /// Change Cilium's IPAM mode instead. Every node keeps its block.
     #[arg(
