@@ -177,7 +177,7 @@ enum Command {
     Schema(schema::Arguments),
     /// Print a completion script for a shell.
     Completions(completions::Arguments),
-    /// Print the version of the program and of its formats.
+    /// Print the version of `cilium-ipam` and of its formats.
     Version(version::Arguments),
     /// Write man pages into a directory.
     #[command(hide = true)]

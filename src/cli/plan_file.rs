@@ -25,8 +25,8 @@ pub(super) struct Expectation {
     /// Refuse a plan file from another directory.
     #[arg(long, hide_short_help = true, value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Apply a plan file without a digest, also without a terminal. Only for a file that nobody
-    /// else could replace since its review.
+    /// Apply a plan file without a digest, also without a terminal. Only for a file that no
+    /// other user could replace since its review.
     #[arg(long, hide_short_help = true, conflicts_with = "expect_digest")]
     trust_plan_file: bool,
 }
@@ -165,7 +165,7 @@ impl Expectation {
         match (self.names_the_plan() || self.trust_plan_file, terminal) {
             (true, _) | (false, Terminal::Present) => Ok(()),
             (false, Terminal::Absent(why)) => Err(Failure::Failed(format!(
-                "{why}; nothing was written: pass --expect-digest with the digest of the reviewed plan, or --trust-plan-file if nobody else could replace the file"
+                "{why}; nothing was written: pass --expect-digest with the digest of the reviewed plan, or --trust-plan-file if no other user could replace the file"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! `version`: the version of the program and of its formats.
+//! `version`: prints the version of `cilium-ipam` and of its formats.
 
 use serde::Serialize;
 

@@ -109,7 +109,7 @@ fn same(changes: &[&ChangeDocument], text: impl Fn(&ChangeDocument) -> String) -
 
 const OF_A_MOVE: &str = "they keep their addresses until the node's Cilium agent restarts. No job restarts it: a person, a reboot or an upgrade does. Pods that still have an address of the old block then lose their network, until they are created again.";
 
-const BY_A_SETTING: &str = "the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it shows the old block for good, and no other node gets that block.";
+const BY_A_SETTING: &str = "the new block is written to a `CiliumNodeConfig` for this node. Its agent reads that when it starts, and takes this block in place of the one in `Node.spec.podCIDRs`. That field can be written only once, so it keeps showing the old block, and no other node gets that block.";
 
 /// A drain leaves the Pods of DaemonSets on the node, so they have to be deleted separately.
 const AFTER_A_DRAIN: &str = ", restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";

@@ -98,7 +98,7 @@ pub(super) fn all() -> Vec<Tool> {
         ),
         tool::<SimulateQuestion>(
             "simulate",
-            "Show what would change if these files were added or replaced, or what nodes would get that join: the first one without a block, what is left, which CIDR to add. Nothing is written.",
+            "Show what would change if these files were added or replaced, or which blocks joining nodes would get: the first node without a block, the free blocks left, and the CIDR to add. Nothing is written.",
         ),
         tool::<NoArguments>(
             "capacity",

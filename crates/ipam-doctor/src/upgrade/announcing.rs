@@ -283,7 +283,7 @@ fn versions(observed: &Observed) -> Option<Unjudged> {
             "agents or the operator of {} run beside {version}",
             super::change::listed(others)
         ),
-        hides: "what the upgrade that is under way changes: finish it first",
+        hides: "the effects of the unfinished upgrade: finish it first",
     })
 }
 

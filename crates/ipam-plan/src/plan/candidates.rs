@@ -148,7 +148,7 @@ pub(super) fn findings<'p>(
         let finding = Finding::new(Severity::Warning, Rule("fell-over"), message)
             .about(ObjectRef::node(&change.node))
             .about_all([ObjectRef::pool(full)])
-            .causes("the node keeps this block for good: routes and policies for the full pool do not cover it")
+            .causes("the node keeps this block permanently: routes and policies for the full pool do not cover it")
             .help(format!(
                 "add a CIDR to pool `{full}` before you apply; later, only `cilium-ipam migrate` moves the nodes"
             ));
