@@ -112,7 +112,7 @@ impl Names {
     }
 }
 
-/// The global flags and the directory of the typed line, as far as they can be read.
+/// The global flags and the directory of the typed line, if they can be read.
 fn typed() -> Option<(Common, PathBuf)> {
     let matches = typed_matches()?;
     let common = Common::from_arg_matches(&matches).ok()?;
@@ -191,7 +191,8 @@ pub(super) fn objects() -> ArgValueCandidates {
     })
 }
 
-/// Completes what `explain` takes. Codes follow only after the first letter, because there are many.
+/// Completes what `explain` takes. Codes follow only after the first letter, because there are
+/// many.
 pub(super) fn explained() -> ArgValueCompleter {
     ArgValueCompleter::new(|typed: &OsStr| {
         let typed = typed.to_string_lossy();

@@ -272,7 +272,7 @@ pub(super) fn now() -> String {
     now.map(|now| now.to_string()).unwrap_or_default()
 }
 
-/// What a text says beside the plan; `time` is that of [`now`].
+/// The facts of a text other than the plan; `time` is that of [`now`].
 pub(super) fn circumstances<'c>(
     commit: Option<&'c str>,
     cluster_name: Option<&'c str>,

@@ -1,6 +1,6 @@
-//! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, what a
-//! merge writes, then each risk with its fix, the worst first, then changes by pool and failure domain, then the
-//! rest as counts. It always fits into the limit of the large Git hosts.
+//! The plan as the comment of a pull request, for a reader who knows nothing else: a verdict, what
+//! a merge writes, then each risk with its fix, the worst first, then changes by pool and failure
+//! domain, then the rest as counts. It always fits into the limit of the large Git hosts.
 
 use super::comment_risks::{self, Told};
 use super::comment_verdict::{self, Check};
@@ -239,7 +239,7 @@ fn irreversible(plan: &PlanDocument) -> String {
     format!("Once written, {changes} cannot be undone: {why}.")
 }
 
-/// What the comment is made from, and the commands to go on.
+/// The sources of the comment, and the commands to continue with.
 fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
     let directory = &plan.source.directory;
     let origin = made_from(directory, plan.source.revision.as_deref(), around);

@@ -114,7 +114,7 @@ const BY_A_SETTING: &str = "the new block is written to a `CiliumNodeConfig` for
 /// A drain leaves the Pods of DaemonSets on the node, so they have to be deleted separately.
 const AFTER_A_DRAIN: &str = ", restart its agent after the apply job, delete the Pods that a drain leaves (those of DaemonSets), and then uncordon it";
 
-/// What a reader asks about a move, with the answers that are known.
+/// Questions of a reader about a move, with the known answers.
 pub(super) fn answers(
     change: &ChangeDocument,
     intent: Intent,

@@ -67,7 +67,7 @@ impl<'p> Risk<'p> {
     }
 }
 
-/// The worst risk, and the riskiest change or what is wrong, if that is another one: one line for
+/// The worst risk, and the riskiest change or the error, if that is another one: one line for
 /// each.
 pub(super) fn worst<'p>(
     plan: &'p PlanDocument,

@@ -139,7 +139,7 @@ fn besides(unattended: Unattended<'_>) -> Phrase {
     }
 }
 
-/// An error of the plan is told, and stops no apply.
+/// An error of the plan is reported, and stops no apply.
 fn in_spite_of_errors(plan: &PlanDocument) -> &'static str {
     match plan.summary.errors {
         0 => "",

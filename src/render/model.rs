@@ -36,7 +36,7 @@ pub(super) struct Listing<'p> {
     pub(super) remark: &'static str,
     /// Colour of the title on a terminal.
     pub(super) paint: Paint,
-    /// What the rows are on a page.
+    /// The form of the rows on a page.
     pub(super) form: Form,
     pub(super) columns: Vec<Column>,
     /// Whether the first cells of a row stand below those of the row above on a terminal.

@@ -37,7 +37,7 @@ pub struct CaseDocument {
     pub outcome: &'static str,
     /// `holds`, `broken` or `no-result`.
     pub expected: &'static str,
-    /// What the rule says: one of the same, or null if there is no such rule.
+    /// The rule's result: one of the same, or null without such a rule.
     pub said: Option<&'static str>,
     /// The message of the broken rule, or why it has no result.
     pub message: Option<String>,

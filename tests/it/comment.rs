@@ -197,7 +197,7 @@ fn a_refused_plan_fails_the_job_unless_it_is_to_pass() {
         .assert_has("comment passes, so it does not stop");
 }
 
-/// The change that takes addresses is told as a loss; another one is told for itself.
+/// The change that takes addresses is shown as a loss; another change has its own entry.
 #[test]
 fn a_destructive_change_beside_a_lost_address_is_in_the_title() {
     let mut plan = plan();

@@ -15,7 +15,7 @@ pub fn worlds(profile: Profile) -> impl Strategy<Value = World> {
     prop_oneof![9 => generated, 1 => prop::sample::select(known(profile))]
 }
 
-/// So many cases, unless `cargo xtask prove properties` asks for more.
+/// Number of cases, unless `cargo xtask prove properties` asks for more.
 pub fn cases(usual: u32) -> Config {
     let asked = std::env::var("PROPTEST_CASES").ok();
     Config {
@@ -64,8 +64,8 @@ fn specs() -> Vec<World> {
     vec![claimed, absent, pinned]
 }
 
-/// Blocks that are wider than those of a pool, in fields that no agent reads, and a pin to the block
-/// of another node's settings.
+/// Blocks that are wider than those of a pool, in fields that no agent reads, and a pin to the
+/// block of another node's settings.
 fn fields() -> Vec<World> {
     let large = |world: World, has_ipv6: bool| World {
         is_b_large: true,

@@ -192,7 +192,7 @@ fn details(browser: &Browser) -> String {
     text.as_str().unwrap().to_owned()
 }
 
-/// What the canvas shows, after all that was asked for is drawn.
+/// The canvas after every requested drawing is done.
 fn drawn(browser: &Browser) -> String {
     // A move of the view takes 220 ms: it has ended when two frames are equal.
     let script = "const canvas = document.getElementById('map');
@@ -257,7 +257,7 @@ fn a_browser_searches_zooms_and_follows_links() {
     text.assert_has("10.20.6.0/24");
     text.assert_has("Also held by");
 
-    // What the plan adds is hidden in the view of today.
+    // The view of today hides the additions of the plan.
     browser.open(&folder.join("map.html"), "").unwrap();
     let both = drawn(&browser);
     let choose = "const state = document.getElementById('state'); state.value = 'now';

@@ -1,5 +1,5 @@
-//! The command line of `migrate`: plans of cluster files, and refusals. A live cluster without agents
-//! shows a migration that stops.
+//! The command line of `migrate`: plans of cluster files, and refusals. A live cluster without
+//! agents shows a migration that stops.
 
 use std::collections::BTreeMap;
 
@@ -543,6 +543,6 @@ fn only_what_was_approved_is_resumed(server: &Server) {
     std::fs::remove_file(server.folder.path().join("pools/policy.yaml")).unwrap();
     let approved = [&resume[..], &["--approve-files", "--timeout", "1s"]].concat();
     server.run(&approved).expect(7);
-    // What was approved then is approved from now on.
+    // The approval of that time stays valid.
     server.expect("migrate resume --timeout 1s", 7);
 }

@@ -1,5 +1,5 @@
-//! `--base`: what a pull request weakens in the Policy is listed first, and what the Policy of the
-//! base refuses stays refused.
+//! `--base`: the parts of the Policy that a pull request weakens come first, and what the Policy of
+//! the base refuses stays refused.
 
 use serde_json::Value;
 

@@ -115,7 +115,8 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
     }
 }
 
-/// A late job, or one that a person runs again after a revert, would apply what is no longer wanted.
+/// A late job, or one that a person runs again after a revert, would apply what is no longer
+/// wanted.
 #[test]
 fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
     for forge in [Forge::GitHub, Forge::GitLab] {
@@ -142,7 +143,7 @@ fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
         let told = world.comments();
         assert!(told[1].contains("applied as reviewed"), "{told:?}");
 
-        // Again, after the revert: what the job did before stays told.
+        // Again, after the revert: the earlier result of the job stays in the comment.
         world.is(reverted);
         world.run(&APPLY).expect(4);
         assert_eq!(world.comments(), told);

@@ -114,7 +114,7 @@ fn a_blocked_node_does_not_hold_up_another() {
     );
     assert!(object(&folder, "CiliumNode", "n1").is_some());
     assert!(object(&folder, "CiliumNode", "n2").is_none());
-    // What is left can be undone once it is unblocked.
+    // The remaining changes can be undone once they are unblocked.
     is_refused(&folder, "its agent has started, and uses 10.20.0.0/24");
     edit(&folder, "CiliumNode", "n1", |object| {
         object["spec"]["addresses"] = json!([]);

@@ -1,5 +1,5 @@
-//! `upgrade` against real operators: 1.15.19 gives way to 1.19.3 on the same etcd. What was told is
-//! compared with what happens, Service by Service.
+//! `upgrade` against real operators: 1.15.19 gives way to 1.19.3 on the same etcd. The prediction
+//! is compared with what happens, Service by Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Mutations of JSON that keep it JSON, beside libFuzzer's own: most of its leave nothing that can
 //! be parsed.
 //!
-//! Knows nothing of what is fuzzed but a few words that are worth trying.
+//! Knows only a few words that are worth trying, nothing else about the fuzzed code.
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,7 @@ pub enum WriteKind {
 /// Whether appliers move a node from one block to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
-    /// As the planner has it today: what a node holds stays.
+    /// As in the planner today: a node keeps its block.
     Refused,
     /// A node that is pinned to another block than it holds is moved; each move counts as a
     /// disturbance.
@@ -24,7 +24,7 @@ pub enum Moves {
 /// What becomes of a CiliumNode whose owner is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// Kubernetes collects it, and until then it is nobody's.
+    /// Kubernetes deletes it later; until then it has no owner.
     Collected,
     /// The agent of a later Node of that name may be faster and make it its own.
     Adopted,
@@ -62,7 +62,7 @@ pub struct Bounds {
     pub moves: Moves,
     /// What becomes of a CiliumNode whose owner is gone.
     pub garbage: Garbage,
-    /// Whether progress is checked besides uniqueness.
+    /// Whether the model checks progress in addition to uniqueness.
     pub progress: Progress,
 }
 

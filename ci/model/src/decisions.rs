@@ -233,7 +233,7 @@ impl Decisions {
 
     fn understood<T: Default>(&self, answer: Result<T>) -> T {
         answer.unwrap_or_else(|error| {
-            // The first one is told.
+            // The first one is reported.
             let _ = self.failure.set(error);
             T::default()
         })

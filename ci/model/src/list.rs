@@ -1,5 +1,5 @@
 //! A short list that is copied as a whole: states are copied and compared millions of times, and
-//! memory that is asked for each time would be most of the cost.
+//! allocating it each time would be most of the cost.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ pub(crate) struct List<T> {
 }
 
 impl<T: Copy + Default> List<T> {
-    /// So many of the same.
+    /// That many equal entries.
     pub(crate) fn of(value: T, count: u8) -> List<T> {
         (0..count).map(|_| value).collect()
     }

@@ -1,7 +1,7 @@
 //! The rules of the protocol, each taken away on its own. A model that does not fail without a rule
 //! does not test it.
 //!
-//! What a mutation means for claims that were read is told here; where the steps of an applier
+//! The effect of a mutation on claims that were read is told here; where the steps of an applier
 //! differ, they ask.
 
 use crate::bounds::{Bounds, Moves};

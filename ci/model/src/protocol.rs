@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 pub(crate) enum Flight {
     /// Its applier waits for the answer.
     Awaited { applier: usize, write: usize },
-    /// Nobody does.
+    /// No process does.
     Forgotten(usize),
 }
 
@@ -156,7 +156,7 @@ impl Protocol {
             .then(|| self.world().land(state, &change))?
     }
 
-    /// Forgets what can make no difference any more, so that fewer states are told apart.
+    /// Forgets facts that cannot matter any more, so that fewer states are distinct.
     fn forget_the_indifferent(&self, state: &mut State) {
         // Such an applier can only fail at its next swap, as a killed one does.
         if !self
@@ -309,7 +309,7 @@ fn is_later(state: &State, node: NodeIndex) -> bool {
     state.node(node).is_some_and(|node| node.uid > 0) && !held(state, node).is_empty()
 }
 
-/// Whether all nodes that live have a block, as far as there are any.
+/// Whether every living node has a block.
 pub(crate) fn is_served(state: &State) -> bool {
     let living = state
         .nodes

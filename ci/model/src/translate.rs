@@ -21,7 +21,7 @@ use ipam_desired::Desired;
 use ipam_plan::plan::{Action, Edit, NodeChange, Reason};
 use worlds::documents::{directory, document, pool};
 
-/// When everything is decided; what has rested long enough became free at this very moment.
+/// The time of all decisions. Claims whose quarantine has ended became free at this moment.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
 /// Duration of a quarantine. Any duration above zero does.

@@ -21,7 +21,7 @@ pub(crate) enum Event {
     /// A person clears the block of a Node.
     Released(NodeIndex),
     CiliumNodeDeleted(NodeIndex),
-    /// Kubernetes deletes what has an owner that is gone.
+    /// Kubernetes deletes objects whose owner is gone.
     GarbageCollected(NodeIndex),
     /// The agent of a Node writes its own Node as the owner.
     Adopted(NodeIndex),

@@ -303,7 +303,7 @@ impl<'h> History<'h> {
             if !broken.is_empty() {
                 return Err(broken.iter().map(ToString::to_string).collect());
             }
-            // Even when nothing is to be done, the first one puts claims to rest that nobody has.
+            // Even without work, the first one quarantines claims without a node.
             if plan.changes.is_empty() && settled_by > 0 {
                 return settled(&plan);
             }
@@ -322,7 +322,7 @@ impl<'h> History<'h> {
     }
 }
 
-/// What is blocked for good is blocked by something else than claims that nobody ends.
+/// A permanently blocked change has another cause than claims that never end.
 fn settled(plan: &Plan) -> Result<(), Vec<String>> {
     let is_stuck = |reason: &BlockedReason| {
         matches!(

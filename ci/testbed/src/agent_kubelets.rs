@@ -1,4 +1,4 @@
-//! The kubelets of the two nodes, and the DaemonSet of Cilium's agents, as far as a migration
+//! The kubelets of the two nodes, and the DaemonSet of Cilium's agents, with only what a migration
 //! notices them: a Pod that is bound to a node gets its network from the node's real agent, a Pod
 //! that is deleted loses it, and an agent whose Pod is deleted is started again with the settings
 //! of `cilium-config` and of the `CiliumNodeConfig`s.

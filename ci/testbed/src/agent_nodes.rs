@@ -41,7 +41,7 @@ pub const SETTINGS: [(&str, &str); 13] = [
 const TOOL: &str = "/agent/node";
 /// What `node.sh` writes into the agent's log before it starts it.
 const START_MARK: &str = "node: the agent starts";
-/// What the agent logs when its start is over.
+/// The agent's log line at the end of its start.
 const STARTED: &str = "Daemon initialization completed";
 /// Lines of an agent's log that say why it has ended.
 const LOG_TAIL: usize = 20;
@@ -115,7 +115,7 @@ fn address(number: usize) -> String {
     format!("192.0.2.{number}")
 }
 
-/// What a guest is given.
+/// The input of a guest.
 struct Input {
     number: usize,
     /// Files by their names.

@@ -1,5 +1,5 @@
-//! A headless Chromium, driven by chromedriver as a person would: pages are opened, keys are pressed,
-//! and scripts read what is shown. It knows nothing of the pages.
+//! A headless Chromium, driven by chromedriver as a person would: pages are opened, keys are
+//! pressed, and scripts read what is shown. It knows nothing of the pages.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,15 +20,15 @@ pub struct Browser {
     folder: RunFolder,
 }
 
-/// The colours that a page is asked for.
+/// The colour scheme that the browser requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColourScheme {
     Light,
     Dark,
 }
 
-/// A program of the machine. Debian's chromium needs a hundred libraries, so it is not unpacked into
-/// the cache, but installed by `.ci/chromium.sh`.
+/// A program of the machine. Debian's chromium needs a hundred libraries, so it is not unpacked
+/// into the cache, but installed by `.ci/chromium.sh`.
 fn installed(program: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -46,8 +46,8 @@ impl Browser {
     /// Starts it with a window of 1300 by 800 points.
     ///
     /// # Errors
-    /// [`Error::Missing`] where chromium or chromedriver is not installed; otherwise when it does not
-    /// start.
+    /// [`Error::Missing`] where chromium or chromedriver is not installed; otherwise when it does
+    /// not start.
     pub fn start(scheme: ColourScheme) -> Result<Self> {
         let (driver, chromium) = (installed("chromedriver")?, installed("chromium")?);
         let folder = RunFolder::new()?;
@@ -112,7 +112,7 @@ impl Browser {
         self.post("/url", &json!({"url": url})).map(drop)
     }
 
-    /// What a script of the test returns on the page. A promise is waited for.
+    /// The result of a script of the test on the page, after its promise is settled.
     ///
     /// # Errors
     /// Fails if the script does.

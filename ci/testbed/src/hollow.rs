@@ -1,5 +1,5 @@
-//! Real kubelets without containers: Kubernetes' own code registers the Node, sends signs of life and
-//! runs Pods, but their containers are only played.
+//! Real kubelets without containers: Kubernetes' own code registers the Node, sends signs of life
+//! and runs Pods, but their containers are only played.
 //!
 //! The container runtimes are a process of their own, so that a kubelet that is restarted finds its
 //! Pods still running. They give Pods addresses of the block that [`HollowKubelets::set_block`]
@@ -145,7 +145,7 @@ impl HollowKubelets {
         })
     }
 
-    /// Ends one kubelet and starts it again: it registers its Node if there is none.
+    /// Ends one kubelet and starts it again: it registers its Node if it does not exist.
     ///
     /// # Errors
     /// Fails if there is no such kubelet, or it does not start.

@@ -6,7 +6,7 @@ use crate::numbers::{AROUND, FALLBACK, HALF, Number, OUTSIDE, POOL_A, POOL_B, WH
 use crate::world::{Agent, ClaimState, Mode, NodeState, Owner, Shown, World};
 use ipam_core::alloc::WhenFull;
 
-/// What a generated world is for.
+/// The purpose of a generated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Up to 19 nodes with blocks in `spec` only, none twice: what a naive planner understands.

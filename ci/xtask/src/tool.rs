@@ -25,7 +25,7 @@ impl Tool {
     /// The binary at this path.
     ///
     /// # Errors
-    /// Fails if there is none.
+    /// Fails without one.
     pub fn new(program: &Path) -> Result<Self> {
         let program = program
             .canonicalize()

@@ -58,7 +58,7 @@ impl Token {
     /// The token in the environment, for this kind of forge.
     ///
     /// # Errors
-    /// Fails if there is none, or it has characters that no token has.
+    /// Fails without a token, or if it has characters that no token has.
     pub fn of_environment(kind: Kind, lookup: Lookup<'_>) -> Result<Token, ForgeError> {
         let names = kind.token_variables();
         let found = names
@@ -176,7 +176,7 @@ impl CiEnvironment {
     /// The address of the API: the given one, that of the CI, or that of the hosted service.
     ///
     /// # Errors
-    /// Fails if there is none, or it is not safe.
+    /// Fails if it is absent or not safe.
     pub fn api(
         &self,
         kind: Kind,
@@ -203,7 +203,7 @@ impl CiEnvironment {
     /// The repository: the given one, or that of the CI.
     ///
     /// # Errors
-    /// Fails if there is none, or it is invalid.
+    /// Fails if it is absent or invalid.
     pub fn repository(&self, given: Option<&str>) -> Result<Repository, ForgeError> {
         match given.or(self.repository.as_deref()) {
             Some(repository) => repository.parse(),

@@ -50,8 +50,8 @@ const CLOSED: [(HeaderName, &str); 4] = [
 pub struct Visit {
     /// The path of the address, such as `/metrics`.
     pub path: String,
-    /// The host, as the visitor calls it, without the port and brackets: an IP address, or a name that
-    /// no public DNS has. `None` only with HTTP/1.0.
+    /// The host, as the visitor calls it, without the port and brackets: an IP address, or a name
+    /// that no public DNS has. `None` only with HTTP/1.0.
     pub host: Option<String>,
 }
 
@@ -234,7 +234,7 @@ impl Connections {
         }
     }
 
-    /// Closes what is too much before a new connection of this peer.
+    /// Closes surplus connections before a new one of this peer.
     pub(crate) fn make_room(&mut self, peer: IpAddr) {
         self.open.retain(|one| !one.task.is_finished());
         let of_peer = self.open.iter().filter(|one| one.peer == peer).count();

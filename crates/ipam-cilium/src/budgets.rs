@@ -1,4 +1,5 @@
-//! PodDisruptionBudgets, as far as draining a node needs them. It must never decide what to evict.
+//! PodDisruptionBudgets, with the fields that draining a node needs. It must never decide what to
+//! evict.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -20,8 +21,8 @@ pub struct DisruptionBudget {
 }
 
 impl DisruptionBudget {
-    /// Reads a PodDisruptionBudget. Without a status, it allows no eviction, as the API server reads
-    /// it (`pkg/registry/core/pod/storage/eviction.go` @ 1.36).
+    /// Reads a PodDisruptionBudget. Without a status, it allows no eviction, as the API server
+    /// reads it (`pkg/registry/core/pod/storage/eviction.go` @ 1.36).
     ///
     /// # Errors
     /// Fails if the value is not a PodDisruptionBudget.

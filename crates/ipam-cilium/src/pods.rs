@@ -1,4 +1,4 @@
-//! Pods, as far as draining a node needs them. It must never decide what
+//! Pods, with the fields that draining a node needs. It must never decide what
 //! to evict.
 
 use std::collections::BTreeMap;

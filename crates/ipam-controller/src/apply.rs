@@ -63,7 +63,7 @@ impl Stop {
     }
 }
 
-/// Changes that were not applied, as far as later changes depend on them.
+/// Changes that were not applied and on which later changes depend.
 #[derive(Debug, Default)]
 pub struct Unapplied {
     /// The outcome for the rest of the sequence.

@@ -128,7 +128,7 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 mod tests {
     use super::*;
 
-    /// Writes through a server that answers so many writes per second at most, each after so long.
+    /// Writes through a server with a limit of writes per second and a latency for each.
     fn limits(per_second: f64, latency: Duration, writes: usize) -> Vec<usize> {
         let mut limit = ConcurrencyLimit::from(Parallelism::Adaptive);
         let mut limits = vec![limit.now().get()];

@@ -102,7 +102,7 @@ pub struct ServicePin {
     pub origin: Origin,
 }
 
-/// To what a Service is pinned.
+/// The addresses to which a Service is pinned.
 #[derive(Clone, Debug)]
 pub enum PinnedTo {
     /// The Service gets exactly these addresses. Not empty.

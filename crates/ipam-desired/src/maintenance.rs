@@ -60,7 +60,7 @@ pub enum WindowState {
 impl MigrationPolicy {
     /// An end beyond this is not looked for.
     pub const NEAR: SignedDuration = SignedDuration::from_hours(7 * 24);
-    /// Nor is one after so many windows in a row: windows of one minute for a week.
+    /// Nor is one after this number of windows in a row: windows of one minute for a week.
     const JOINED: usize = 7 * 24 * 60;
 
     /// Whether a window is open at a time. A window contains its start, but not its end.

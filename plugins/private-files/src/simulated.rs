@@ -1,4 +1,4 @@
-//! A machine that a test simulates on its own thread: it is told of each change of a file, may
+//! A machine that a test simulates on its own thread: it sees each change of a file, may
 //! refuse it, and says when it booted. Only tests enable the feature of this module.
 
 use std::cell::RefCell;

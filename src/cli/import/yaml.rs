@@ -1,5 +1,5 @@
-//! The YAML of what was inferred, one file for each kind. Every text of a cluster goes through the
-//! serializer.
+//! The YAML of the inferred objects, one file for each kind. Every text of a cluster goes through
+//! the serializer.
 
 use std::path::Path;
 

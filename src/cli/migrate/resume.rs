@@ -202,8 +202,8 @@ impl Continued<'_> {
         }
     }
 
-    /// The record with what the flags change. Only a migration that goes on needs an approval of
-    /// other files: windows and checks are not for nodes that go back.
+    /// The record with the changes of the flags. Only a migration that continues needs an approval
+    /// of other files: windows and checks are not for nodes that go back.
     fn amended(
         &self,
         record: &MigrationRecord,

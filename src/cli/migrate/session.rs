@@ -78,7 +78,7 @@ impl SessionArguments {
         }
     }
 
-    /// Carries out a migration as far as it goes, and prints the result.
+    /// Carries out a migration until it ends or must wait, and prints the result.
     pub(super) async fn carry_out(
         &self,
         cluster: &LiveCluster,

@@ -166,7 +166,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
         server.nodes([in_rack(name, "a")]);
     }
     condition(&server, "ippools/a", "Exhausted", "NodesWithoutBlock");
-    until("the plan after the write is told", || {
+    until("the plan after the write is reported", || {
         server.plane.get(&format!("{pools}/a")).unwrap()["status"]["nodes"] == 2
     });
     let metrics = http_get(&address, "/metrics").1;

@@ -10,7 +10,8 @@ use super::super::support::repository;
 use super::bench::Step;
 use super::scenario::{Scenario, scenarios};
 
-/// What the operator does depends on whether all pools are made in one second, so the cell does, too.
+/// The operator's choice depends on whether all pools are made in one second, so the cell does,
+/// too.
 const DEPENDS: &str = "depends";
 const OF_ONE_SECOND: &str = "pools of one second";
 

@@ -1,6 +1,6 @@
 //! An OpenStack that tests use one after the other. Each one finds it as after a start.
 //!
-//! Only databases and fault proxies keep what a test did: Keystone's cache is off, and Neutron
+//! Only databases and fault proxies keep state of a test: Keystone's cache is off, and Neutron
 //! keeps nothing in memory but tokens that stay valid. It must never know what tests do.
 
 use std::ops::Deref;

@@ -26,7 +26,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// The best guard that this machine allows; if it is none, the reason as a skip.
+    /// The best guard that this machine allows, or the reason for a skip.
     ///
     /// # Errors
     /// Fails if the guard starts but does not protect the folders.

@@ -25,7 +25,7 @@ pub const OUR_PREFIX: &str = "cilium-ipam.io/";
 pub const POOL_ANNOTATIONS: [&str; 2] = [PRIORITY, RESERVED];
 
 impl AddressPoolManifest {
-    /// The priority; 0 if there is none. `None` if it is not a number.
+    /// The priority, 0 by default; `None` if it is not a number.
     pub fn priority(&self) -> Option<i32> {
         match self.annotations.get(PRIORITY) {
             Some(text) => text.trim().parse().ok(),

@@ -1,8 +1,8 @@
 //! The stored claims and the blocks of deleted nodes, and which of them count by the rest of the
 //! observation.
 //!
-//! The record of the last migration, as far as others than the migration itself need it: which
-//! nodes it still moves. It must never know how a node is moved.
+//! The record of the last migration, with the fields that other parts than the migration need:
+//! which nodes it still moves. It must never know how a node is moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Recognizes kube-controller-manager and cloud-controller-manager in Pods and DaemonSets, and reads
-//! the flags that decide about pod CIDRs. It must never know Nodes or plans.
+//! Recognizes kube-controller-manager and cloud-controller-manager in Pods and DaemonSets, and
+//! reads the flags that decide about pod CIDRs. It must never know Nodes or plans.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub enum AllocatorStatus {
     Active,
 }
 
-/// Whether a controller is told to make a route in the cloud for the pod CIDRs of each Node.
+/// Whether a controller is configured to make a route in the cloud for the pod CIDRs of each Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloudRoutes {
     #[default]
@@ -60,8 +60,8 @@ const SERVICE_CIDR: &str = "service-cluster-ip-range";
 const ROUTES: &str = "configure-cloud-routes";
 
 /// Cloud controller managers without a node-ipam controller, by executable or image. In them,
-/// `--allocate-node-cidrs` only allows the route controller (`startRouteController` in app/core.go of
-/// k8s.io/cloud-provider), and their manifests set it. Their main.go starts
+/// `--allocate-node-cidrs` only allows the route controller (`startRouteController` in app/core.go
+/// of k8s.io/cloud-provider), and their manifests set it. Their main.go starts
 /// `DefaultInitFuncConstructors` alone.
 const WITHOUT_NODE_IPAM: [&str; 2] = ["hcloud-cloud-controller-manager", "rke2-cloud-provider"];
 
@@ -133,7 +133,8 @@ impl CommandLine {
         self.flags.get(key).map(String::as_str)
     }
 
-    /// The program that the line starts, perhaps by way of another one such as `exec` or `/go-runner`.
+    /// The program that the line starts, perhaps by way of another one such as `exec` or
+    /// `/go-runner`.
     fn program(&self) -> Option<ControllerProgram> {
         let before = [""]
             .into_iter()
@@ -179,8 +180,8 @@ impl CommandLine {
         })
     }
 
-    /// Whether `--controllers` switches these controllers off: the names of one. The first entry that
-    /// names it decides (`IsControllerEnabled` of kubernetes/controller-manager).
+    /// Whether `--controllers` switches these controllers off: the names of one. The first entry
+    /// that names it decides (`IsControllerEnabled` of kubernetes/controller-manager).
     fn leaves_out(&self, names: &[&str]) -> bool {
         let is_read = |list: &&str| !list.is_empty() && !list.contains('$');
         let Some(list) = self.flag("controllers").filter(is_read) else {
@@ -203,8 +204,8 @@ fn takes_value(word: &str) -> bool {
     word.len() > 2 && word.starts_with("--") && !word.contains('=')
 }
 
-/// The program in the name of an executable, an image, a container, a Pod or a field manager: clouds
-/// prefix theirs, as in `openstack-cloud-controller-manager`.
+/// The program in the name of an executable, an image, a container, a Pod or a field manager:
+/// clouds prefix theirs, as in `openstack-cloud-controller-manager`.
 pub(super) fn named_in(name: &str) -> Option<ControllerProgram> {
     let mut programs = ControllerProgram::ALL.into_iter();
     programs.find(|program| name.contains(program.as_str()))

@@ -1,5 +1,5 @@
 //! The distribution of Kubernetes, by what its Nodes and Pods show, and where it sets the flags of
-//! its controllers. It must never know what the flags are for.
+//! its controllers. It must never know the purpose of the flags.
 
 use super::controller_process::ControllerProgram;
 use ipam_core::model::Labels;
@@ -103,14 +103,15 @@ impl Distribution {
         )
     }
 
-    /// Whether nothing that is read shows how its controllers run. Those of OpenShift have namespaces of
-    /// their own.
+    /// Whether nothing that is read shows how its controllers run. Those of OpenShift have
+    /// namespaces of their own.
     pub(super) fn hides_controllers(self) -> bool {
         let has_namespaces = self == Distribution::OpenShift;
         self.is_hosted() || self.embedding_process().is_some() || has_namespaces
     }
 
-    /// How to switch off `--allocate-node-cidrs` of a controller, named as in `acknowledgedAllocators`.
+    /// How to switch off `--allocate-node-cidrs` of a controller, named as in
+    /// `acknowledgedAllocators`.
     fn switch_off(self, controller: &str) -> Option<String> {
         let is_cloud = controller == ControllerProgram::CloudControllerManager.as_str();
         let text = match self {

@@ -85,7 +85,7 @@ impl Allocator {
     }
 }
 
-/// What the status of an allocator is derived from.
+/// The source of the status of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AllocatorProof {
     /// Its command line.
@@ -129,8 +129,8 @@ impl Observed {
     }
 }
 
-/// The allocators of a cluster, sorted by name. The ranges of kubeadm's configuration count only for a
-/// kube-controller-manager whose process is not visible.
+/// The allocators of a cluster, sorted by name. The ranges of kubeadm's configuration count only
+/// for a kube-controller-manager whose process is not visible.
 pub(super) fn allocators(
     nodes: &BTreeMap<NodeName, Arc<Node>>,
     mut processes: Vec<ControllerProcess>,
@@ -299,9 +299,9 @@ enum Writer<'n> {
 
 /// The other programs that assign blocks to new Nodes, each with the newest Node that shows it.
 ///
-/// The API server merges the entries of one manager in `managedFields`, so their time is that of any
-/// later write. `spec.podCIDRs` is written soon after a Node's creation, so the creation tells the
-/// time: a write on a Node that is older than one of ours is from before.
+/// The API server merges the entries of one manager in `managedFields`, so their time is that of
+/// any later write. `spec.podCIDRs` is written soon after a Node's creation, so the creation tells
+/// the time: a write on a Node that is older than one of ours is from before.
 fn writers(nodes: &BTreeMap<NodeName, Arc<Node>>) -> BTreeMap<&str, &Node> {
     let mut newest: Vec<(Writer<'_>, &Node)> = Vec::with_capacity(NEWEST + 1);
     for node in nodes.values() {

@@ -1,17 +1,17 @@
-//! The blocks that Cilium's operator removes from CiliumNodes when it starts in ipam `cluster-pool`.
-//! Must never know what a plan would write.
+//! The blocks that Cilium's operator removes from CiliumNodes when it starts in ipam
+//! `cluster-pool`. Must never know what a plan would write.
 //!
 //! Rules: `reuseIPNets` and `allocateIPNet` in `podcidr.go`, and `cidr_set.go` @ 1.15.19, 1.17.14,
-//! 1.17.15, 1.18.8, 1.19.3, 1.20.0 and 1.20.2 (cilium#44832), run on the real operators. The operator
-//! reads the CiliumNodes in an unknown order, and marks the slots of their blocks as used. A slot has
-//! the size `cluster-pool-ipv4-mask-size`. If all slots of a block are used, the operator removes the
-//! node's blocks of this family, unless
+//! 1.17.15, 1.18.8, 1.19.3, 1.20.0 and 1.20.2 (cilium#44832), run on the real operators. The
+//! operator reads the CiliumNodes in an unknown order, and marks the slots of their blocks as used.
+//! A slot has the size `cluster-pool-ipv4-mask-size`. If all slots of a block are used, the
+//! operator removes the node's blocks of this family, unless
 //! - the other family of the node fails as well, or
 //! - no slot of the range is free: then it only sets an error.
 //!
-//! A block outside the ranges sets an error, too, and ends the node's turn before anything is used. A
-//! node with blocks of one family gets its missing one in the same turn: the first free slot, even
-//! if a node that comes later shows it.
+//! A block outside the ranges sets an error, too, and ends the node's turn before anything is used.
+//! A node with blocks of one family gets its missing one in the same turn: the first free slot,
+//! even if a node that comes later shows it.
 
 mod judge;
 mod slots;
@@ -28,7 +28,7 @@ use ipam_core::net::{Block, Family};
 
 use slots::{FamilySlots, StartingNode};
 
-/// What a starting operator does with a block whose slots are used.
+/// How a starting operator treats a block whose slots are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateHandling {
     /// It sets an error and leaves the block.
@@ -98,8 +98,8 @@ pub struct Removal {
 }
 
 impl Observed {
-    /// The releases of the operators that may start next, never none. One that is not visible counts
-    /// as that of the agents; `None` if theirs is unknown, too.
+    /// The releases of the operators that may start next, never none. One that is not visible
+    /// counts as that of the agents; `None` if theirs is unknown, too.
     pub fn operator_releases(&self) -> BTreeSet<Option<CiliumVersion>> {
         let cilium = &self.cilium;
         let of_agents = cilium.version.map(|(version, _)| version);
@@ -178,8 +178,8 @@ impl Observed {
     }
 
     fn family_slots(&self, family: Family) -> FamilySlots {
-        // With an unknown mask, only blocks that overlap are sure to share slots. A mask without a slot
-        // has a finding of its own; the other family is judged as after its fix.
+        // With an unknown mask, only blocks that overlap are sure to share slots. A mask without a
+        // slot has a finding of its own; the other family is judged as after its fix.
         let mask = self
             .operator_mask(family)
             .filter(|_| !self.is_without_blocks(family));

@@ -222,7 +222,7 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
 }
 
 /// Name and image of each container, and the flags that [`Reader`](super::Reader) reads: a command
-/// line may be a script, which may hold secrets. What cannot be read stays unreadable.
+/// line may be a script, which may hold secrets. Unreadable text stays unreadable.
 fn controllers(object: &Value) -> Value {
     let mut slimmed = project::<WorkloadView<'_>>(object, narrow_controllers);
     let Ok(view) = WorkloadView::deserialize(object) else {

@@ -79,7 +79,7 @@ impl<C: Follow> ClusterCache<C> {
         }
     }
 
-    /// Sets what the cache is used for. A new leader lists everything anew. A standby only follows,
+    /// Sets the use of the cache. A new leader lists everything anew. A standby only follows,
     /// to know what a restore makes the cluster forget: it puts off re-lists until it leads.
     pub fn set_role(&self, role: Role) {
         if self.lock().set_role(role) == CacheEffect::Resync {

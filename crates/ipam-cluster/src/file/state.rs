@@ -180,7 +180,8 @@ fn refused(error: serde_json::Error) -> WriteError {
 }
 
 impl FileCluster {
-    /// Saves all writes. Call it once, after the last write: a file that is not saved stays as it was.
+    /// Saves all writes. Call it once, after the last write: a file that is not saved stays as it
+    /// was.
     ///
     /// # Errors
     /// Fails if the file cannot be replaced.
@@ -269,8 +270,8 @@ fn trim_end(parts: &mut Vec<&str>) {
     }
 }
 
-/// Removes the comma before a deleted item. Before a first item there is none: then it returns the
-/// length of the comma behind it, to be skipped.
+/// Removes the comma before a deleted item. A first item has no comma before it: then this returns
+/// the length of the comma behind it, to be skipped.
 fn cut_comma(before: &mut Vec<&str>, behind: &str) -> usize {
     trim_end(before);
     if let Some(last) = before.last_mut()

@@ -1,5 +1,5 @@
 //! Sends one request, and retries it while the server is busy, fails or does not answer. It must
-//! never know what a request is for.
+//! never know the purpose of a request.
 
 use std::borrow::Cow;
 use std::sync::PoisonError;
@@ -26,11 +26,12 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 /// Timeout of one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Largest answer. A page of 1,000 objects of the largest size that etcd takes, 1.5 MiB, is smaller.
+/// Largest answer. A page of 1,000 objects of the largest size that etcd takes, 1.5 MiB, is
+/// smaller.
 pub(super) const MOST_BYTES: usize = 1 << 31;
 
-/// Bytes for which an answer has room from the start: about a page of Nodes in Protobuf. Memory that
-/// is not written costs nothing, but an answer that outgrows its memory is copied.
+/// Bytes for which an answer has room from the start: about a page of Nodes in Protobuf. Memory
+/// that is not written costs nothing, but an answer that outgrows its memory is copied.
 pub(super) const ROOM: usize = 4 << 20;
 
 /// Media type of the binary encoding.

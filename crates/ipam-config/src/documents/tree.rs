@@ -139,7 +139,7 @@ impl Document {
         self.root.to_json()
     }
 
-    /// The text at a path; `None` if there is none, or another type.
+    /// The text at a path; `None` if it is absent or has another type.
     pub(super) fn text_at(&self, path: &[Step]) -> Option<&str> {
         match self.find(path).0?.kind() {
             Kind::Text(text) => Some(text),

@@ -126,7 +126,7 @@ fn read_directory(directory: &Path) -> Collected {
 /// Entries that are looked at around a single file: it may lie in a home directory.
 const MOST_NEIGHBOURS: usize = 10_000;
 
-/// Another file with documents below a file's directory, as far as files can be read. Follows no
+/// Another file with documents below a file's directory, among the readable files. Follows no
 /// link.
 fn neighbour(file: &Path, ignored: &mut Ignored) -> Option<Vec<u8>> {
     let directory = file.parent()?;

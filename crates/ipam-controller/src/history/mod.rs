@@ -1,6 +1,6 @@
 //! Joins Git and the pure history: reads the past of a directory and of a snapshot, and makes the
-//! intervals in which documents and recorded states named a subject. Reads reports of applies beside
-//! them. Prints nothing.
+//! intervals in which documents and recorded states named a subject. Reads reports of applies
+//! beside them. Prints nothing.
 
 mod authorship;
 mod document_history;
@@ -37,7 +37,7 @@ pub struct HistoryQuestion {
     pub period: Period,
 }
 
-/// The time that is asked about. Without an end, it has none.
+/// The requested time. The end is absent if none was requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Period {
     pub since: Option<Timestamp>,
@@ -173,8 +173,8 @@ fn gaps(
     .collect()
 }
 
-/// A timeline of what cannot be read, beside that of the facts. `read` has the contents by their ids,
-/// and `removed` is what a removed file says.
+/// A timeline of what cannot be read, beside that of the facts. `read` has the contents by their
+/// ids, and `removed` is what a removed file says.
 fn timelines<K: Ord + Clone, M: Clone>(
     past: &PathHistory,
     removed: &SaidInFile<K, M>,

@@ -107,7 +107,7 @@ impl Assigning<'_> {
         let _turn = self.turn.lock().await;
         let stored = read_claims(cluster).await?;
         // The reservation proves that no other program was given the block since the schedule,
-        // however long this one was paused: whoever gives it away replaces the entry.
+        // however long this one was paused: another process that assigns it replaces the entry.
         let new_blocks = &request.new_blocks;
         let is_reserved = |block: &Block| is_quarantined_for(&stored.claims, *block, &record.node);
         if let Some(block) = new_blocks.iter().find(|block| !is_reserved(block)) {
@@ -172,7 +172,7 @@ impl<T> Observations<T> {
     /// An observation that begins after this call. Calls that wait meanwhile share the next one.
     ///
     /// # Errors
-    /// Fails if the observation does. Only its caller is told; others observe again.
+    /// Fails if the observation fails. Only the caller gets the error; others observe again.
     pub(super) async fn after_now<E, F: Future<Output = Result<T, E>>>(
         &self,
         observe: impl FnOnce() -> F,

@@ -83,14 +83,15 @@ pub(super) async fn look<C: Workloads>(
 }
 
 impl<C: Workloads, H: Host> Driver<'_, C, H> {
-    /// Drives a node as far as it goes. `stored` is its record.
+    /// Drives a node until it must wait. `stored` is its record.
     pub(super) async fn drive(
         &self,
         stored: &mut Stored<NodeRecord>,
     ) -> Result<Driven, MigrationError> {
         let mut attempt = Attempt::new(self.host);
         loop {
-            // A machine without its Node, or an agent without its CiliumNode, is worse than a delay.
+            // A machine without its Node, or an agent without its CiliumNode, is worse than a
+            // delay.
             if self.host.is_stopping() && !stored.record.lacks_an_object() {
                 return Ok(Driven::Stopped);
             }

@@ -92,7 +92,7 @@ pub enum MigrationError {
 /// The Pods of the cluster by node, and their budgets.
 ///
 /// # Errors
-/// Fails if the cluster does not answer, or hides Pods. Hidden budgets are told by the schedule.
+/// Fails if the cluster does not answer, or hides Pods. The schedule reports hidden budgets.
 pub async fn pods_by_node<C: Workloads>(cluster: &C) -> Result<PodsByNode, MigrationError> {
     let pods = cluster.pods(&PodsOf::All).await?;
     let pods = pods.iter().map(Pod::read).collect::<Result<Vec<_>, _>>()?;

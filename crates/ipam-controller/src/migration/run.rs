@@ -40,8 +40,8 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
     /// `observed`.
     ///
     /// # Errors
-    /// Fails if an earlier record names a node that is not done, or if the blocks cannot be reserved or
-    /// the records cannot be stored.
+    /// Fails if an earlier record names a node that is not done, or if the blocks cannot be
+    /// reserved or the records cannot be stored.
     pub async fn begin(
         cluster: &'m C,
         host: &'m H,
@@ -193,7 +193,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         &self.main.record
     }
 
-    /// Carries it out as far as it goes.
+    /// Carries it out until it must wait.
     ///
     /// # Errors
     /// Fails if the cluster does not answer, denies a step, or another program took over.

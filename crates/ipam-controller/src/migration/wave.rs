@@ -1,4 +1,4 @@
-//! One wave: drives its nodes, so many at a time, inside of the maintenance windows.
+//! One wave: drives its nodes, a limited number at a time, inside the maintenance windows.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const WINDOW_POLL: Duration = Duration::from_secs(20);
 const POLLS_BETWEEN_RENEWALS: u32 = 180;
 
 impl<C: Workloads, H: Host> Migration<'_, C, H> {
-    /// Drives nodes, at most so many at a time as the Policy allows. After a failure, no other node
+    /// Drives nodes, at most the Policy's number at a time. After a failure, no other node
     /// begins, unless they go back.
     pub(super) async fn drive_all(
         &mut self,

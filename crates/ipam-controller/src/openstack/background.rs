@@ -1,6 +1,6 @@
 //! The ports of VMs as a background thread last read them, so that no node waits for Neutron.
 //!
-//! A port may have changed since: whoever writes it must name the revision of the port.
+//! A port may have changed since: a write must name the revision of the port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use super::observe::{VMS_PER_REQUEST, ports_of_vms};
 use ipam_cilium::observed::SeenPorts;
 use ipam_core::neutron::{Id, VmPort};
 
-/// Age at which a failed answer is asked for again.
+/// Age at which a failed request is repeated.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Ports of VMs, and the thread that reads them.
 pub(super) struct BackgroundPorts {
     /// A session of its own: plans must not wait for requests of the background thread.
     session: Arc<Session>,
-    /// Age at which an answer is asked for again. Until then, and until it is read, it counts.
+    /// Age at which an answer is requested again. It is valid until the new answer is read.
     max_age: Duration,
     state: Mutex<State>,
     changed: Notify,

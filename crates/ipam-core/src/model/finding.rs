@@ -137,7 +137,8 @@ impl Finding {
         self
     }
 
-    /// Adds subjects: the first is the subject if there is none yet. The renderer cuts a long list.
+    /// Adds subjects: the first is the subject if the finding has none yet. The renderer cuts a
+    /// long list.
     #[must_use]
     pub fn about_all(mut self, subjects: impl IntoIterator<Item = ObjectRef>) -> Finding {
         let mut subjects = subjects.into_iter();

@@ -48,7 +48,7 @@ const NAMED: usize = 10;
 /// Percentage of used blocks from which a pool is nearly full.
 const NEARLY: u128 = 90;
 
-/// Whether so many of these blocks are used that new nodes soon get none.
+/// Whether too few of these blocks are free for new nodes.
 fn is_nearly_full(used: u128, total: u128) -> bool {
     total > 0 && used.saturating_mul(100) / total >= NEARLY
 }

@@ -234,7 +234,7 @@ fn decided_by(
 /// Outcome for a node that no change and no blocked entry names.
 const STAYS: &str = "stays as it is";
 
-/// What is planned, and every block that the node keeps although it is misplaced.
+/// The planned change, and every misplaced block that the node keeps.
 fn outcome(
     node: &Node,
     desired: &Desired,

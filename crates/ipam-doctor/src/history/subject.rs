@@ -1,4 +1,4 @@
-//! The object or the addresses whose past is asked for.
+//! The object or the addresses whose history is requested.
 //!
 //! Something that a document or an object said about the subject.
 //!
@@ -67,7 +67,7 @@ impl Subject {
     }
 }
 
-/// What was said, without the place. It stays the same fact when it moves to another line or file.
+/// A statement without its place. It stays the same fact when it moves to another line or file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fact {
     /// The document or object, such as `NodeAssignment/worker-7`.

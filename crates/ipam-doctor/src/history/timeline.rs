@@ -1,12 +1,12 @@
 //! From when to when each fact held, from what each step changed.
 //!
-//! A file that cannot be read keeps open what it said before: it neither proves nor ends a fact. The
-//! cost of a step follows what it changes.
+//! A file that cannot be read keeps open what it said before: it neither proves nor ends a fact.
+//! The cost of a step follows what it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a file says after a step. The marks, such as lines, are not part of the facts.
+/// The facts of a file after a step, without marks such as lines.
 #[derive(Clone, Debug)]
 pub enum Said<K, M> {
     /// The file says these facts. A removed file says nothing.
@@ -33,7 +33,8 @@ pub struct Interval<K, M> {
     /// The last step that shows the fact. Later steps of the interval cannot be read.
     pub last_seen: usize,
     pub last: Place<M>,
-    /// The first step that does not have it any more; `None` if it holds, or nothing tells otherwise.
+    /// The first step that does not have it any more; `None` if it holds, or nothing tells
+    /// otherwise.
     pub ended: Option<usize>,
 }
 
@@ -135,7 +136,7 @@ impl<K: Ord + Clone, M: Clone> Timeline<K, M> {
         }
     }
 
-    /// Where a fact is said now.
+    /// The current place of a fact.
     fn place(&self, fact: &K) -> Option<Place<M>> {
         self.holders.get(fact)?.iter().find_map(|name| {
             let file = self.files.get(name)?;

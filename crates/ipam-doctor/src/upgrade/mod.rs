@@ -3,7 +3,7 @@
 //!
 //! Each hop starts the operator and the agents of the next release on the state that the hop before
 //! leaves. It uses the rules by version of `ipam-cilium` and has none of its own for addresses.
-//! Never writes. What cannot be read is a blind spot, and never counts as unchanged.
+//! Never writes. An unreadable kind is a blind spot, and never counts as unchanged.
 //!
 //! The hops of an upgrade: Cilium supports one minor release at a time.
 //!
@@ -96,7 +96,8 @@ pub(crate) fn faults_of_running(observed: &Observed) -> Vec<UpgradeChange> {
     changes.finish()
 }
 
-/// Everything that changes between the running version and `to`. The files tell which lines to change.
+/// Everything that changes between the running version and `to`. The files tell which lines to
+/// change.
 ///
 /// # Errors
 /// Fails if a version is unknown, or `to` is older.

@@ -1,5 +1,5 @@
 //! The block that each node's agent takes when it starts as the next release. Each hop restarts
-//! every agent, so blocks that change at any restart are told as well.
+//! every agent, so blocks that change at any restart are reported as well.
 
 use std::collections::BTreeMap;
 

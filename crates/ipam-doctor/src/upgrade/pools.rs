@@ -1,4 +1,4 @@
-//! What a LoadBalancer pool means to the next release: fields that are no longer read, and the
+//! The meaning of a LoadBalancer pool in the next release: fields that are no longer read, and the
 //! first and last address of a CIDR.
 
 use std::net::IpAddr;

@@ -187,7 +187,7 @@ fn ignored(hop: &HopView<'_>, changes: &mut Changes) {
 }
 
 /// Later releases remove blocks that share a slot, where older ones set an error. Any start of such
-/// an operator does, so each block is told at the first hop that ends at one.
+/// an operator does, so each block is reported at the first hop that ends at one.
 fn removed(hop: &HopView<'_>, told: &mut Told, changes: &mut Changes) {
     let release = with_latest_patch(hop.to);
     for removal in hop.after.removed_at_operator_start(release) {

@@ -1,4 +1,4 @@
-//! What the files said when a person approved a migration, as far as the migration reads them, and
+//! The files' settings that the migration reads, from the time of its approval, and
 //! what differs in other files. It must never decide whether a difference is approved.
 
 use std::collections::{BTreeMap, BTreeSet};

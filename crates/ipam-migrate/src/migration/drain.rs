@@ -1,6 +1,6 @@
 //! Which Pods of a node are evicted, by the rules of `kubectl drain`
-//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), which of them keep the node from moving, and what
-//! the move risks. This module must never evict a Pod.
+//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), which of them keep the node from moving, and
+//! what the move risks. This module must never evict a Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use ipam_desired::{Desired, Pin, Policy};
 use ipam_plan::allocators::{OtherAllocator, described, fix};
 use ipam_plan::plan::{BlockedReason, Target, node_config_name, plan};
 
-/// What happens to Pods that an eviction loses for good.
+/// The treatment of Pods that an eviction deletes permanently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRules {
@@ -207,7 +207,7 @@ pub(super) fn of(
     }
 }
 
-/// A Node that is created again must get its block from nobody else.
+/// A Node that is created again must not get a block from another allocator.
 fn of_allocators(observed: &Observed, policy: &Policy) -> Option<LeftBehind> {
     let (why, fix) = match OtherAllocator::of(observed, policy) {
         OtherAllocator::None => return None,
@@ -299,7 +299,7 @@ pub(super) fn of_drain(obstacles: &[DrainObstacle]) -> LeftBehind {
     }
 }
 
-/// What a person should know before the node is drained.
+/// Warnings to read before the node is drained.
 pub(super) fn risks(
     method: Method,
     allocator: BlockAllocator,

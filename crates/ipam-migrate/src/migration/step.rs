@@ -209,7 +209,8 @@ impl Situation<'_> {
             (Some(_), Scheduling::Cordoned) => self.next(),
             // In a mode change, the node's Pods keep their addresses.
             (Some(_), Scheduling::Schedulable) if !self.record.method.renumbers() => self.next(),
-            // The cordon is guarded by this version of the Node, so what is recorded is what it was.
+            // The cordon is guarded by this version of the Node, so the record has its former
+            // state.
             (None, _) if self.record.cordoned_before != before => {
                 Decision::Record(Box::new(NodeRecord {
                     cordoned_before: before,

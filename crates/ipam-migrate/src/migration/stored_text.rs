@@ -144,8 +144,8 @@ pub(super) fn manifest(seen: &SeenNode, migration: &str) -> Value {
     if !taints.is_empty() {
         spec.insert("taints".to_owned(), Value::Array(taints));
     }
-    // The server keeps the status of a new Node, so it is ready, and has its addresses, at once. Its
-    // kubelet writes the same fields within seconds.
+    // The server keeps the status of a new Node, so it is ready, and has its addresses, at once.
+    // Its kubelet writes the same fields within seconds.
     let status = &old["status"];
     json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})
 }
@@ -173,7 +173,7 @@ fn kept_taints(old: &Value) -> Vec<Value> {
     taints.filter(|taint| !is_derived(taint)).cloned().collect()
 }
 
-/// The patch that adds what the new Node lacks of the saved one; `None` where nothing is missing.
+/// The patch that adds fields of the saved Node that the new one lacks; `None` if it lacks none.
 /// Another program may have created it, such as a kubelet that was restarted. What the new Node
 /// has stays.
 pub(super) fn missing(saved: &Value, seen: &SeenNode) -> Option<Value> {

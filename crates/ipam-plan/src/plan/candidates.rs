@@ -109,7 +109,7 @@ impl<'d> Candidates<'d> {
     }
 }
 
-/// The pools before the one that gives the block, as far as they are full; best first.
+/// The full pools before the one that gives the block; best first.
 pub(super) fn full_pools(change: &NodeChange) -> impl Iterator<Item = &PoolName> {
     let passed_over: &[PassedOverPool] = match &change.reason {
         Reason::LowestFree { passed_over } => passed_over,

@@ -33,7 +33,7 @@ pub struct TestedPolicy<'d> {
 #[derive(Debug)]
 pub struct TestedCase<'d> {
     pub case: &'d RuleCase,
-    /// What the rule says of the example; `None` if there is no such rule.
+    /// The rule's result for the example; `None` without such a rule.
     pub said: Option<Expectation>,
     /// The message of a broken rule, or why it has no result.
     pub message: Option<String>,

@@ -1,8 +1,8 @@
 //! ADD: one port for an interface of a container, however often the runtime asks.
 //!
 //! The hardware address follows from the attachment, so a second creation collides with the first.
-//! After each refusal, the ADD looks for a port that an earlier attempt created. If the role may not
-//! choose hardware addresses (another project's network), Neutron chooses, and duplicates are
+//! After each refusal, the ADD looks for a port that an earlier attempt created. If the role may
+//! not choose hardware addresses (another project's network), Neutron chooses, and duplicates are
 //! deleted. The caller must not run two ADDs for one attachment at once.
 
 use std::cell::Cell;
@@ -102,7 +102,7 @@ pub fn add<N: Neutron + Retries>(
     })
 }
 
-/// What is known of the creations of this run.
+/// The known creations of this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CreateResult {
     Nothing,

@@ -17,7 +17,7 @@ const SCOPE_LINK: u8 = 253;
 /// Computes the result of an ADD.
 ///
 /// # Errors
-/// Fails if the port lacks what the request asks for, or if a subnet is unknown.
+/// Fails if the port lacks a requested address, or if a subnet is unknown.
 pub fn outcome(
     facts: &(impl NetworkFacts + Retries),
     request: &AttachmentRequest,

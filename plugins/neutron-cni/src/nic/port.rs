@@ -25,7 +25,7 @@ pub struct PortConfig {
 /// decide.
 ///
 /// # Errors
-/// Fails if there is none or more than one, or if Neutron refuses or does not answer.
+/// Fails unless there is exactly one, or if Neutron refuses or does not answer.
 pub fn port_of(
     neutron: &(impl Neutron + Retries),
     mac: Mac,

@@ -255,7 +255,7 @@ pub(crate) fn invalid(message: &str) -> CniError {
     )
 }
 
-/// An error in what a Pod requests. The configuration of the node is not at fault.
+/// An error in the request of a Pod. The configuration of the node is not at fault.
 pub(crate) fn of_pod(error: CniError) -> CniError {
     CniError {
         details: "fix the request of the Pod, such as its annotation k8s.v1.cni.cncf.io/networks"

@@ -1,5 +1,5 @@
-//! What belongs to a secondary route: the pair, neighbours, routes and rules at both ends, and the steps
-//! of an ADD in their order.
+//! What belongs to a secondary route: the pair, neighbours, routes and rules at both ends, and the
+//! steps of an ADD in their order.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -50,7 +50,7 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// What a Pod sends from this address is looked up in this table first.
+/// Packets that a Pod sends from this address use this table first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     pub source: IpAddr,
@@ -183,8 +183,8 @@ impl SecondaryRoute {
         self.addresses.iter().map(from).collect()
     }
 
-    /// The Pod has each route twice: for what it sends from these addresses, whichever other ways it
-    /// has, and for what has no address yet, which takes the first of these.
+    /// The Pod has each route twice: for what it sends from these addresses, whichever other ways
+    /// it has, and for what has no address yet, which takes the first of these.
     pub(super) fn routes(&self, end: End) -> Vec<NodeRoute> {
         match end {
             End::Node => self.addresses.iter().map(|one| self.to_pod(*one)).collect(),

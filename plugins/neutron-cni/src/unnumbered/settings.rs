@@ -123,10 +123,10 @@ impl PtpSettings {
         }
     }
 
-    /// What the plugins before this one did for the interface.
+    /// The result of the earlier plugins for the interface.
     ///
     /// # Errors
-    /// Fails if there is none, or it is invalid.
+    /// Fails if it is absent or invalid.
     pub fn previous(&self, interface: &InterfaceName) -> Result<Previous, CniError> {
         Previous::read(&self.written["prevResult"], interface)
     }

@@ -1,6 +1,6 @@
-//! Records of taken NICs, one file per attachment. A record is on the disk before anything is done to
-//! the NIC, and is removed once all is undone. A run locks the record of the NIC that it changes; the
-//! kernel releases the lock when the run ends. Must never know links.
+//! Records of taken NICs, one file per attachment. A record is on the disk before anything is done
+//! to the NIC, and is removed once all is undone. A run locks the record of the NIC that it
+//! changes; the kernel releases the lock when the run ends. Must never know links.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -84,7 +84,7 @@ impl Records {
         )?)
     }
 
-    /// Locks the record of an attachment, once no other run holds it; `None` if there is none.
+    /// Locks the record of an attachment, once no other run holds it; `None` without a record.
     pub(super) fn hold(
         &self,
         key: &AttachmentKey,

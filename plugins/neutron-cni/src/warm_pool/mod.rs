@@ -73,7 +73,7 @@ impl PooledPort {
         is_asked_for && is_of_node && !self.port.fixed_ips.is_empty()
     }
 
-    /// Whether no other machine created it, as far as is known. A disk may outlive its server.
+    /// Whether no other machine is known to have created it. A disk may outlive its server.
     fn is_of_machine(&self, machine: Option<&Id>) -> bool {
         match (RunId::server_of(&self.port.description), machine) {
             (Some(server), Some(machine)) => server == *machine,
@@ -191,8 +191,8 @@ pub struct Upkeep {
     pub unknown: Vec<Port>,
 }
 
-/// Computes what the pool needs. `at_neutron` are the ports with the node's `name`, listed after the
-/// files were read, so each port of the files existed then. Without a size, no port stays free.
+/// Computes the needs of the pool. `at_neutron` are the ports with the node's `name`, listed after
+/// the files were read, so each port of the files existed then. Without a size, no port stays free.
 pub fn upkeep(
     ports: &PoolPorts,
     at_neutron: &[Port],

@@ -1,4 +1,4 @@
-//! `neutron-node gc`: deletes the ports of a node that is gone for good. Shows a plan, asks, reads
+//! `neutron-node gc`: deletes the ports of a permanently removed node. Shows a plan, asks, reads
 //! everything again, and deletes only what was shown. `judge` decides.
 
 mod judge;
@@ -32,7 +32,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// How long the list of the project's ports may take.
 const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How many servers are asked for until OpenStack shows one.
+/// Number of servers to request until OpenStack shows one.
 const PROOFS: usize = 10;
 
 /// Why the command ends early.

@@ -1,4 +1,4 @@
-//! A disk that keeps only what was synced. The folder of the test is what running programs see; this
+//! A disk that keeps only synced data. The folder of the test is what running programs see; this
 //! is what a crash of the machine leaves of it.
 //!
 //! Names may reach the disk in any order, except that changes of one name or one file stay in
@@ -168,7 +168,7 @@ impl Disk {
         }
     }
 
-    /// Loses power: some of what was not synced is lost or torn, and the folder shows the rest.
+    /// Loses power: some unsynced data is lost or torn, and the folder shows the rest.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) {
         let kept_percent = [0, 50, 100][rng.usize(..3)];
         let mut lost: Vec<Pending> = Vec::new();

@@ -1,7 +1,6 @@
-//! The plugin's and the daemon's files under faults: the programs are killed at any step, the machine
-//! loses power and what was not synced, the disk is full, files are damaged,
-//! Neutron refuses DELETEs. No port may be lost, and
-//! none given twice. A seed decides everything.
+//! The plugin's and the daemon's files under faults: the programs are killed at any step, the
+//! machine loses power and unsynced data, the disk is full, files are damaged, Neutron refuses
+//! DELETEs. No port may be lost, and none given twice. A seed decides everything.
 
 mod after_boot;
 mod checks;

@@ -1,4 +1,4 @@
-//! `neutron-node gc`: the ports of a node that is gone for good, in a cluster with a real API server.
+//! `neutron-node gc`: the ports of a permanently removed node, in a cluster with a real API server.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

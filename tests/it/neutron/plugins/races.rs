@@ -62,7 +62,8 @@ fn killed_at_random(plugin: &Plugin, names: &[String], random: &mut Random) -> u
     let mut killed = 0;
     for chunk in names.chunks(AT_ONCE) {
         let mut children: Vec<Child> = chunk.iter().map(|name| plugin.start("ADD", name)).collect();
-        // All of them before the wait for the first: whoever is waited for lets the others end.
+        // All are started before the first wait: the process that is awaited first lets the others
+        // end.
         for child in children.iter_mut().step_by(2) {
             std::thread::sleep(Duration::from_millis(random.below(60) as u64));
             child.kill().unwrap();

@@ -1,5 +1,5 @@
-//! Seeded clusters of pools and Services. Those of one control plane differ in namespace, labels and
-//! ranges, so they do not meet. Knows neither operators nor the tool.
+//! Seeded clusters of pools and Services. Those of one control plane differ in namespace, labels
+//! and ranges, so they do not meet. Knows neither operators nor the tool.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// So many clusters, numbered from 0.
+    /// This number of clusters, numbered from 0.
     pub fn some(count: usize, random: &mut Random) -> Vec<Cluster> {
         let mut clusters: Vec<Cluster> = (0..count)
             .map(|number| Cluster::new(number, random))

@@ -118,7 +118,7 @@ impl Told {
         named.map(|(service, _)| service.as_str())
     }
 
-    /// What the Service is told to get.
+    /// The addresses that the report predicts for the Service.
     fn gain(&self, service: &str) -> Option<&str> {
         let lost = self.effect(LOST, service);
         let lost = lost.filter(|effect| effect.contains("gets ") || effect.contains(BY_CHANCE));
@@ -130,7 +130,7 @@ impl Told {
     }
 
     /// Compares Service by Service. Services of one pool that wait may change places; and an
-    /// address that moved by chance may go to any of them.
+    /// address that moved in an undefined order may go to any of them.
     pub fn judge(&self, clusters: &[Cluster], before: &Addresses, after: &Addresses) -> Judged {
         let mut judged = Judged::default();
         let mut pools: BTreeMap<String, Places<'_>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Compares routes with the blocks of Pods and the addresses of Services: missing, stale, from the
 //! wrong node, too specific.
 //!
-//! The reference is where Pods live, not what a node announces: the difference is the fault.
+//! The reference is the Pods' node, not the announcement: the difference is the fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

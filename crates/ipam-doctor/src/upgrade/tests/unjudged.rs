@@ -1,4 +1,4 @@
-//! What cannot be read is never green, and versions that are refused.
+//! Unreadable kinds are never green; and versions that are refused.
 
 use std::collections::BTreeSet;
 

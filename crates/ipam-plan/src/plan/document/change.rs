@@ -12,8 +12,8 @@ use ipam_cilium::lbipam::AddressPoolManifest;
 use ipam_core::model::{Hazard, ObjectVersion, WritePath};
 use ipam_core::net::{Range, covers, merge};
 
-/// A place in the files: an [`Origin`](ipam_core::model::Origin) without its bytes, perhaps with the
-/// line.
+/// A place in the files: an [`Origin`](ipam_core::model::Origin) without its bytes, perhaps with
+/// the line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginDocument {
     /// Path.
@@ -126,7 +126,7 @@ impl ChangeDocument {
     }
 
     /// The field that the change writes, as users find it in the object; the write path of an
-    /// object that is no node.
+    /// object other than a node.
     pub fn field(&self) -> &str {
         match self.write_path.parse() {
             Ok(path) => WritePath::field(path),

@@ -1,5 +1,5 @@
-//! The verdict on a plan: one sentence, refusals and losses first. Every output begins and ends with
-//! it, and exit codes follow its outcome. Must never know an output format.
+//! The verdict on a plan: one sentence, refusals and losses first. Every output begins and ends
+//! with it, and exit codes follow its outcome. Must never know an output format.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::{ChangeDocument, FindingDocument, Intent, Losing, PlanDocument, Summa
 use crate::plan::{LeftOut, TargetKind};
 use ipam_core::model::{count, grouped_digits};
 
-/// The worst of what a plan comes to.
+/// The worst outcome of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanOutcome {
     /// `apply` refuses the plan.

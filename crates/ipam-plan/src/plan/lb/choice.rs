@@ -62,7 +62,8 @@ struct Chooser<'p> {
     state: &'p SimulatedState,
     /// Pools that may give addresses, best first.
     sources: Vec<Source<'p>>,
-    /// Users of each address: Services that hold it, request it, are pinned to it, or are to get it.
+    /// Users of each address: Services that hold it, request it, are pinned to it, or are to get
+    /// it.
     users: BTreeMap<IpAddr, Vec<&'p LbService>>,
     /// Holders of each address.
     holders: BTreeMap<IpAddr, Vec<&'p LbService>>,
@@ -225,7 +226,7 @@ impl<'p> Chooser<'p> {
             && self.share(self.holders.get(&address), one)
     }
 
-    /// What a Service requests stays, or else what it holds: as much of each family as fits.
+    /// The requested addresses stay, or else those in use: as many of each family as fit.
     fn keep(&mut self, one: &mut Wanting<'p>) {
         let requested = one.service.requested(&self.state.rules);
         for family in one.open.clone() {

@@ -52,7 +52,7 @@ impl<'o> Outlook<'o> {
         self.run
     }
 
-    /// What the operator does next: now, or when it starts if it is stopped.
+    /// The operator's next assignments: now, or when it starts if it is stopped.
     pub fn next(&self) -> &Evaluated {
         match self.run {
             OperatorRun::Assumed => &self.running,

@@ -1,4 +1,5 @@
-//! Which addresses the ports of VMs allow besides their own: the pod CIDRs of the node on that VM.
+//! The addresses that ports of VMs allow in addition to their own: the pod CIDRs of the node on
+//! that VM.
 //!
 //! Knows nothing of Neutron's API: it works on ports that were observed.
 //!
@@ -197,7 +198,7 @@ impl<'n> Unplanned<'n> {
         once(&mut self.with_single_addresses, node);
     }
 
-    /// The findings, for a cluster of so many nodes.
+    /// The findings, for a cluster of this number of nodes.
     pub(super) fn findings(&self, nodes: usize) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.of_nodes_without_vm(nodes));

@@ -1,4 +1,4 @@
-//! What the operator does, written as its sources are: `podcidr.go` and `cidr_set.go`.
+//! The operator's behaviour, written like its sources: `podcidr.go` and `cidr_set.go`.
 
 use std::collections::BTreeSet;
 

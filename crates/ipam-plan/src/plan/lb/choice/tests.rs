@@ -353,7 +353,7 @@ proptest! {
         prop_assert_eq!(chosen(services, &desired, &other_way), got);
     }
 
-    /// The operator gives what is asked for; then nothing is left to do.
+    /// The operator assigns the requested addresses; then nothing is left to do.
     #[test]
     fn a_second_plan_changes_no_choice(world in world()) {
         let (supplies, services) = &world;

@@ -1,5 +1,5 @@
-//! Simulations of groups that do not affect each other, compared with one of all pools and Services in
-//! one group.
+//! Simulations of groups that do not affect each other, compared with one of all pools and Services
+//! in one group.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -226,7 +226,7 @@ impl World {
         observed_on(self.version, &pools, &services)
     }
 
-    /// Its steps as changes. The deletion of a pool that is not there is none.
+    /// Its steps as changes. The deletion of an absent pool is no change.
     fn changes(&self, observed: &Observed) -> Vec<Change> {
         let mut state = SimulatedState::new(observed);
         let mut changes = Vec::new();
@@ -375,8 +375,8 @@ fn an_operator_that_panics_serves_no_group() {
     });
 }
 
-/// From 1.20 on, a Service joins one of two addresses of its key whose pool is gone. Those that wait for
-/// other pools do not matter to it.
+/// From 1.20 on, a Service joins one of two addresses of its key whose pool is gone. Those that
+/// wait for other pools do not matter to it.
 #[test]
 fn one_of_several_addresses_of_a_key_is_sure() {
     let sharing = |last| ServiceSpec {

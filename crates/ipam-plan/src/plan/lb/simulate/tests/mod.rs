@@ -71,7 +71,7 @@ fn change(observed: &Observed, name: &str, block: &str) -> Change {
     owned_change(PoolAction::Update, name, specs)
 }
 
-/// A line for each Service that is told of when pool `a` becomes this block.
+/// A line for each Service in the report when pool `a` becomes this block.
 fn told(services: &[Value], before: &str, after: &str) -> Vec<String> {
     let observed = observed_of(&[pool("a", before)], services);
     let change = change(&observed, "a", after);
