@@ -1,6 +1,5 @@
-//! What the page reads: the layout, and all areas as columns, so that 100,000 of them stay small.
-//!
-//! Where things are drawn.
+//! What the page reads: the parts of the address space that it draws, and all areas as columns, so
+//! that 100,000 of them stay small. The page places the parts, because that depends on its window.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,15 +8,11 @@ use serde::Serialize;
 
 use super::SERIES;
 use crate::render::printable;
-use ipam_core::net::{Block, Family};
-use ipam_doctor::map::{AddressMap, Area, AreaKind, Panel, Presence};
+use ipam_core::net::Block;
+use ipam_doctor::map::{AddressMap, Area, AreaKind, Presence};
 
 #[derive(Serialize)]
 pub(super) struct PageData {
-    width: f64,
-    height: f64,
-    /// The top of the part of each family.
-    headings: Vec<(String, f64)>,
     panels: Vec<PanelData>,
     /// The texts of [`AreaKind`], in their order.
     kinds: Vec<&'static str>,
@@ -31,16 +26,20 @@ pub(super) struct PageData {
     areas: Columns,
 }
 
+/// A part of the address space that is drawn.
 #[derive(Serialize)]
 struct PanelData {
     cidr: String,
-    title: String,
-    x: f64,
-    y: f64,
+    /// The innermost wider range, if the part is not all of it. Parts that are missing are empty.
+    within: Option<String>,
+    family: String,
+    /// In units of the picture.
     width: f64,
     height: f64,
     /// Whether the first two bits halve the width.
     wide: bool,
+    /// Areas of earlier panels that cover this one, too.
+    around: Vec<usize>,
     /// Its areas are those before this place that no earlier panel has.
     end: usize,
 }
@@ -117,37 +116,49 @@ fn place<T: PartialEq>(all: &[T], one: &T) -> usize {
 }
 
 pub(super) fn page_data(map: &AddressMap) -> PageData {
-    let layout = Layout::new(map);
     let (mut texts, mut areas) = (Texts::default(), Columns::default());
     let mut panels = Vec::new();
-    for placed in &layout.panels {
-        for area in &placed.panel.areas {
-            areas.push(
-                area,
-                Cell::of(area.block, placed.panel.block, placed.shape),
-                &mut texts,
-            );
+    for panel in &map.panels {
+        let all: Vec<&Area> = panel.areas.iter().collect();
+        // Areas wider than a part, by their places in the panel, with those in the columns.
+        let mut wider: BTreeMap<usize, usize> = BTreeMap::new();
+        for part in parts(panel.block, &all) {
+            let depth = depth(part, &all);
+            let shape = Shape::of(depth);
+            let mut around = Vec::new();
+            let mut within = Some(panel.block);
+            for (place, area) in all.iter().enumerate() {
+                let covers = area.block.contains(part);
+                if !covers && !part.contains(area.block) {
+                    continue;
+                }
+                if covers && area.kind.is_range() {
+                    within = Some(area.block);
+                }
+                match wider.get(&place) {
+                    Some(known) => around.push(*known),
+                    None => {
+                        if covers {
+                            wider.insert(place, areas.cidr.len());
+                        }
+                        areas.push(area, Cell::of(area.block, part, shape), &mut texts);
+                    }
+                }
+            }
+            let (width, height) = shape.size(depth);
+            panels.push(PanelData {
+                cidr: part.to_string(),
+                within: within.filter(|outer| *outer != part).map(|outer| outer.to_string()),
+                family: part.family().to_string(),
+                width,
+                height,
+                wide: shape == Shape::Wide,
+                around,
+                end: areas.cidr.len(),
+            });
         }
-        let rect = placed.rect;
-        panels.push(PanelData {
-            cidr: placed.panel.block.to_string(),
-            title: printable(&title(placed.panel)).into_owned(),
-            x: rect.x,
-            y: rect.y,
-            width: rect.width,
-            height: rect.height,
-            wide: placed.shape == Shape::Wide,
-            end: areas.cidr.len(),
-        });
     }
     PageData {
-        width: layout.width,
-        height: layout.height,
-        headings: layout
-            .headings
-            .iter()
-            .map(|(family, y)| (family.to_string(), *y))
-            .collect(),
         panels,
         kinds: AreaKind::ALL.map(AreaKind::as_str).to_vec(),
         ranges: AreaKind::ALL.iter().filter(|kind| kind.is_range()).count(),
@@ -159,69 +170,91 @@ pub(super) fn page_data(map: &AddressMap) -> PageData {
     }
 }
 
+/// A block is drawn as a whole up to this depth, which is 2^8 cells.
+const WHOLE: u8 = 8;
+
+/// A deeper block is drawn as a whole if at least one of this many addresses is in use.
+const SPARSE: u128 = 16;
+
+/// Limit of the parts into which a block is divided.
+const MOST_PARTS: usize = 16;
+
+/// The parts of a block that are drawn: a block with much empty space is halved, and empty halves
+/// are left out.
+fn parts(block: Block, areas: &[&Area]) -> Vec<Block> {
+    let inside = |area: &&Area| block != area.block && block.contains(area.block);
+    let inner: Vec<&Area> = areas.iter().copied().filter(inside).collect();
+    if depth(block, &inner) <= WHOLE {
+        return vec![block];
+    }
+    let has_area = |half: &Block| inner.iter().any(|area| half.contains(area.block));
+    let halves: Vec<Block> = block.halves().filter(has_area).collect();
+    let used = inner.iter().filter(|area| area.kind > AreaKind::Reserved);
+    let used: u128 = used.map(|area| area.block.range().width()).sum();
+    if halves.len() > 1 && used >= block.range().width() / SPARSE {
+        return vec![block];
+    }
+    let parts: Vec<Block> = halves.into_iter().flat_map(|half| parts(half, &inner)).collect();
+    match parts.len() > MOST_PARTS {
+        true => vec![block],
+        false => parts,
+    }
+}
+
+/// Bits from the block to the narrowest area inside. Addresses of machines do not count.
+fn depth(block: Block, areas: &[&Area]) -> u8 {
+    let inner = areas.iter().filter(|area| block.contains(area.block));
+    let inner = inner.filter(|area| area.kind != AreaKind::Machine);
+    let deepest = inner.map(|area| area.block.prefix_len()).max();
+    deepest.map_or(0, |length| length - block.prefix_len())
+}
+
 /// The side of a panel with 2^8 cells, in units of the picture.
 const SIDE: f64 = 240.0;
-/// By how many bits the area of a panel doubles. A panel with 2^16 cells is not 2^8 times as wide.
-const GROWTH: f64 = 0.3;
-const SMALLEST_SIDE: f64 = 170.0;
-/// Room between panels, and for the title above each.
-const MARGIN: f64 = 24.0;
-const TITLE: f64 = 26.0;
-const HEADING: f64 = 56.0;
+
+/// By how many bits the side of a panel grows with each bit of its depth.
+const GROWTH: f64 = 0.15;
+
+/// Panels deeper than this are not larger.
+const LARGEST: u8 = 16;
+
 /// Deeper cells are smaller than any screen shows.
 const DEEPEST: u8 = 60;
-
-/// A rectangle, in units of the picture.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Rect {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
-}
-
-/// A panel of the map with its form and rectangle.
-pub(super) struct PlacedPanel<'m> {
-    pub(super) panel: &'m Panel,
-    pub(super) shape: Shape,
-    pub(super) rect: Rect,
-}
 
 /// The form of a panel. One of an odd number of bits is twice as wide as high, so that its cells are
 /// squares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+enum Shape {
     Square,
     Wide,
 }
 
-/// All panels of the map with their rectangles.
-pub(super) struct Layout<'m> {
-    pub(super) panels: Vec<PlacedPanel<'m>>,
-    /// The families that have panels, with the top of their parts.
-    pub(super) headings: Vec<(Family, f64)>,
-    pub(super) width: f64,
-    pub(super) height: f64,
+impl Shape {
+    fn of(depth: u8) -> Shape {
+        match depth.min(DEEPEST) % 2 {
+            1 => Shape::Wide,
+            _ => Shape::Square,
+        }
+    }
+
+    /// Width and height of a panel of this depth.
+    fn size(self, depth: u8) -> (f64, f64) {
+        let bits = f64::from(depth.min(LARGEST)) - f64::from(WHOLE);
+        let side = SIDE * (bits * GROWTH).exp2();
+        match self {
+            // A wide panel has the same area as a square one.
+            Shape::Wide => (side * 2f64.sqrt(), side / 2f64.sqrt()),
+            Shape::Square => (side, side),
+        }
+    }
 }
 
 /// The column and the row of a block in its panel, which is halved `depth` times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
-    pub(super) depth: u8,
-    pub(super) x: u64,
-    pub(super) y: u64,
-}
-
-/// The CIDR, and the pool that it is as a whole.
-pub(super) fn title(panel: &Panel) -> String {
-    let mut title = panel.block.to_string();
-    for owner in panel.owners() {
-        title.push_str(&format!("  {}", owner.owner));
-        if let Some(used) = &owner.used {
-            title.push_str(&format!(": {used}"));
-        }
-    }
-    title
+struct Cell {
+    depth: u8,
+    x: u64,
+    y: u64,
 }
 
 fn first_number(block: Block) -> u128 {
@@ -232,9 +265,10 @@ fn first_number(block: Block) -> u128 {
 }
 
 impl Cell {
-    pub(super) fn of(block: Block, panel: Block, shape: Shape) -> Cell {
+    /// The cell of a block. A block that covers the panel has all of it.
+    fn of(block: Block, panel: Block, shape: Shape) -> Cell {
         let from = panel.prefix_len();
-        let depth = (block.prefix_len() - from).min(DEEPEST);
+        let depth = block.prefix_len().saturating_sub(from).min(DEEPEST);
         let number = first_number(block);
         let bits = block.family().bits();
         let mut cell = Cell { depth, x: 0, y: 0 };
@@ -253,83 +287,84 @@ impl Cell {
     }
 }
 
-/// Form, width and height of a panel.
-fn size(panel: &Panel) -> (Shape, f64, f64) {
-    let depth = panel.depth().min(DEEPEST);
-    let side = (SIDE * ((f64::from(depth) - 8.0) * GROWTH).exp2()).max(SMALLEST_SIDE);
-    match depth % 2 {
-        // A wide panel has the same area as a square one.
-        1 => (Shape::Wide, side * 2f64.sqrt(), side / 2f64.sqrt()),
-        _ => (Shape::Square, side, side),
-    }
-}
-
-impl<'m> Layout<'m> {
-    /// Panels in rows, each family below the other.
-    pub(super) fn new(map: &'m AddressMap) -> Layout<'m> {
-        let sizes: Vec<_> = map.panels.iter().map(size).collect();
-        let area: f64 = sizes
-            .iter()
-            .map(|(_, width, height)| (width + MARGIN) * (height + MARGIN + TITLE))
-            .sum();
-        let widest = sizes.iter().map(|size| size.1).fold(0.0, f64::max);
-        let row_width = (area * 1.8).sqrt().max(widest + 2.0 * MARGIN);
-        let mut layout = Layout {
-            panels: Vec::new(),
-            headings: Vec::new(),
-            width: row_width,
-            height: 0.0,
-        };
-        for family in Family::BOTH {
-            layout.add(
-                family,
-                map.panels
-                    .iter()
-                    .filter(|panel| panel.block.family() == family),
-            );
-        }
-        layout.width = layout
-            .panels
-            .iter()
-            .map(|placed| placed.rect.x + placed.rect.width + MARGIN)
-            .fold(320.0, f64::max);
-        layout.height += MARGIN;
-        layout
-    }
-
-    fn add(&mut self, family: Family, panels: impl Iterator<Item = &'m Panel>) {
-        let mut panels = panels.peekable();
-        if panels.peek().is_none() {
-            return;
-        }
-        self.headings.push((family, self.height));
-        let (mut x, mut y, mut row_height) = (MARGIN, self.height + HEADING + TITLE, 0.0f64);
-        for panel in panels {
-            let (shape, width, height) = size(panel);
-            if x > MARGIN && x + width + MARGIN > self.width {
-                x = MARGIN;
-                y += row_height + MARGIN + TITLE;
-                row_height = 0.0;
-            }
-            let rect = Rect {
-                x,
-                y,
-                width,
-                height,
-            };
-            self.panels.push(PlacedPanel { panel, shape, rect });
-            x += width + MARGIN;
-            row_height = row_height.max(height);
-        }
-        self.height = y + row_height;
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ipam_doctor::map::Panel;
     use proptest::prelude::*;
 
     use super::*;
+
+    fn drawn_parts(block: &str, areas: &[(AreaKind, String)]) -> Vec<String> {
+        let area = |(kind, block): &(AreaKind, String)| {
+            Area::new(*kind, block.parse().unwrap(), "a")
+        };
+        let areas: Vec<Area> = areas.iter().map(area).collect();
+        let parts = parts(block.parse().unwrap(), &areas.iter().collect::<Vec<_>>());
+        parts.iter().map(Block::to_string).collect()
+    }
+
+    #[test]
+    fn empty_space_is_left_out() {
+        let pool = |block: &str| (AreaKind::Pool, block.to_owned());
+        let node = |block: &str| (AreaKind::Node, block.to_owned());
+        let racks = [
+            pool("fd00:20:a::/48"),
+            pool("fd00:20:b::/48"),
+            node("fd00:20:a:7::/64"),
+        ];
+        assert_eq!(
+            drawn_parts("fd00:20:a::/47", &racks),
+            ["fd00:20:a::/56", "fd00:20:b::/48"]
+        );
+        let small = [pool("10.20.0.0/16"), node("10.20.255.0/24")];
+        assert_eq!(drawn_parts("10.20.0.0/16", &small), ["10.20.0.0/16"]);
+        let mut many = vec![pool("10.0.0.0/8")];
+        many.extend((0..64).flat_map(|b| (0..99).map(move |c| node(&format!("10.{b}.{c}.0/24")))));
+        assert_eq!(drawn_parts("10.0.0.0/8", &many), ["10.0.0.0/10"]);
+        // Too many parts: the block stays whole.
+        let far = (0..=255).map(|b| node(&format!("fd00:0:0:{b:x}00::/64")));
+        let far: Vec<_> = far.collect();
+        assert_eq!(drawn_parts("fd00::/48", &far), ["fd00::/48"]);
+    }
+
+    #[test]
+    fn a_range_wider_than_its_parts_is_one_area_around_both() {
+        let block = |text: &str| text.parse::<Block>().unwrap();
+        let area = |kind, text| Area::new(kind, block(text), "a");
+        let map = AddressMap {
+            panels: vec![Panel {
+                block: block("fd00::/48"),
+                areas: vec![
+                    area(AreaKind::Pool, "fd00::/48"),
+                    area(AreaKind::Node, "fd00:0:0:1::/64"),
+                    area(AreaKind::Node, "fd00:0:0:ff01::/64"),
+                ],
+            }],
+            ..AddressMap::default()
+        };
+        let data = page_data(&map);
+        assert_eq!(data.areas.depth, [0, 8, 8]);
+        let drawn = data.panels.iter();
+        let drawn: Vec<_> = drawn
+            .map(|panel| (&*panel.cidr, panel.within.as_deref(), panel.end, &*panel.around))
+            .collect();
+        assert_eq!(
+            drawn,
+            [
+                ("fd00::/56", Some("fd00::/48"), 2, &[][..]),
+                ("fd00:0:0:ff00::/56", Some("fd00::/48"), 3, &[0][..])
+            ]
+        );
+    }
+
+    /// A rectangle in a panel.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Rect {
+        x: f64,
+        y: f64,
+        width: f64,
+        height: f64,
+    }
 
     const SQUARE: Rect = Rect {
         x: 0.0,

@@ -4,17 +4,25 @@
   const { areas, panels, texts, kinds } = data;
   const total = areas.cidr.length;
   const STAYS = 0, ADDED = 1, REMOVED = 2;
-  const LISTED = 200, FOUND = 50, SERIES = data.light.length;
+  const LISTED = 200, FOUND = 50, SHOWN = 40, SERIES = data.light.length;
   const byId = (id) => document.getElementById(id);
   const canvas = byId("map");
   const context = canvas.getContext("2d");
   const text = (number) => (number < 0 ? "" : texts[number]);
+  const element = (name, content, className) => {
+    const made = document.createElement(name);
+    if (content !== undefined) made.textContent = content;
+    if (className) made.className = className;
+    return made;
+  };
 
   // Rectangles of the areas, in units of the picture.
   const left = new Float64Array(total), top = new Float64Array(total);
   const width = new Float64Array(total), height = new Float64Array(total);
   panels.forEach((panel, index) => {
     panel.start = index === 0 ? 0 : panels[index - 1].end;
+  });
+  const placeAreas = (panel) => {
     for (let i = panel.start; i < panel.end; i += 1) {
       const depth = areas.depth[i];
       const first = panel.wide && depth > 0 ? 1 : 0;
@@ -24,7 +32,7 @@
       left[i] = panel.x + width[i] * areas.x[i];
       top[i] = panel.y + height[i] * areas.y[i];
     }
-  });
+  };
 
   const kindOf = (name) => kinds.indexOf(name);
   const NODE = kindOf("node block"), SERVICE = kindOf("Service address");
@@ -48,7 +56,7 @@
   const domains = numbered(
     [...new Set(areas.domain)].filter((domain) => domain >= 0).sort((a, b) => (texts[a] < texts[b] ? -1 : 1)),
   );
-  let style, series, fills;
+  let style, series, fills, patterns;
   const readTheme = () => {
     const computed = getComputedStyle(document.documentElement);
     const variable = (name) => computed.getPropertyValue(name).trim();
@@ -57,8 +65,26 @@
       style[name] = variable(`--${name}`);
     }
     series = theme.matches ? data.dark : data.light;
+    patterns = new Map();
   };
-  const inSeries = (number) => series[number % SERIES];
+  // Beyond the colours, the same colours with a pattern. Diagonal stripes have another meaning.
+  const patterned = (colour, number) => {
+    const tile = element("canvas"), brush = tile.getContext("2d");
+    tile.width = tile.height = 6;
+    brush.fillStyle = colour;
+    brush.fillRect(0, 0, 6, 6);
+    brush.fillStyle = style.ground;
+    if (number % 4 === 2) brush.fillRect(1, 1, 3, 3);
+    if (number % 4 === 0 || number % 4 === 3) brush.fillRect(0, 0, 2, 6);
+    if (number % 4 === 1 || number % 4 === 3) brush.fillRect(0, 0, 6, 2);
+    return context.createPattern(tile, "repeat");
+  };
+  const inSeries = (number) => {
+    const colour = series[number % SERIES];
+    if (number < SERIES) return colour;
+    if (!patterns.has(number)) patterns.set(number, patterned(colour, Math.floor(number / SERIES)));
+    return patterns.get(number);
+  };
   const colourOf = (i, mode) => {
     if (mode === "problem") {
       if (isWrong(i)) return style.wrong;
@@ -95,7 +121,60 @@
     const scale = Math.min(canvas.clientWidth / w, canvas.clientHeight / h) * room;
     return { scale, x: x + w / 2 - canvas.clientWidth / scale / 2, y: y + h / 2 - canvas.clientHeight / scale / 2 };
   };
-  const all = () => fitted(0, 0, data.width, data.height, 1);
+
+  // The place of the panels: rows of each family, with a title above each panel and lines below.
+  const MARGIN = 16, GAP = 20, HEADING = 34, TITLE = 20, LINE = 16, MOST_LINES = 4, WIDEST = 300;
+  const font = (px, weight = 400) => `${weight} ${px}px system-ui, 'DejaVu Sans', sans-serif`;
+  const picture = { width: 0, height: 0, headings: [] };
+  for (const panel of panels) {
+    const own = indexes.slice(panel.start, panel.end);
+    const ranges = new Map([...panel.around, ...own].filter(isRange).map((i) => [nameAndUse(i), i]));
+    panel.lines = [...ranges].slice(0, MOST_LINES);
+    if (ranges.size > MOST_LINES) panel.lines.push([`and ${ranges.size - MOST_LINES} more`, -1]);
+    panel.title = panel.within ? `${panel.cidr} of ${panel.within}` : panel.cidr;
+    context.font = font(13, 600);
+    const title = context.measureText(panel.title).width;
+    context.font = font(12);
+    const captions = panel.lines.map(([line]) => context.measureText(line).width + 14);
+    panel.room = Math.max(panel.width, Math.min(WIDEST, Math.max(title, ...captions)));
+  }
+  const placePanels = (room) => {
+    Object.assign(picture, { width: 0, height: 0, headings: [] });
+    let x = MARGIN, y = 0, bottom = 0, family = "";
+    for (const panel of panels) {
+      if (panel.family !== family) {
+        family = panel.family;
+        picture.headings.push([family, bottom]);
+        [x, y] = [MARGIN, bottom + HEADING + TITLE];
+      } else if (x + panel.room + MARGIN > room) {
+        [x, y] = [MARGIN, bottom + TITLE];
+      }
+      Object.assign(panel, { x, y });
+      x += panel.room + GAP;
+      bottom = Math.max(bottom, y + panel.height + LINE * panel.lines.length + GAP);
+      picture.width = Math.max(picture.width, x - GAP + MARGIN);
+    }
+    picture.height = bottom;
+  };
+  const all = () => fitted(0, 0, picture.width, picture.height, 1);
+  // Smaller letters cannot be read: then the picture starts at its top, and goes on below.
+  const SMALLEST = 0.75, LARGEST = 2;
+  let start = null;
+  const arrange = () => {
+    const least = Math.max(0, ...panels.map((panel) => panel.room)) + 2 * MARGIN;
+    let best = { scale: 0, room: least };
+    for (let room = least; room < least * 30; room *= 1.1) {
+      placePanels(room);
+      const { scale } = all();
+      if (scale > best.scale) best = { scale, room };
+    }
+    const isWhole = best.scale >= SMALLEST;
+    placePanels(isWhole ? best.room : Math.max(least, canvas.clientWidth / SMALLEST));
+    panels.forEach(placeAreas);
+    const scale = isWhole ? Math.min(best.scale, LARGEST) : Math.min(1, canvas.clientWidth / picture.width);
+    start = { scale, x: Math.min(0, (picture.width - canvas.clientWidth / scale) / 2), y: 0 };
+    Object.assign(view, start);
+  };
   const limit = () => {
     const least = all().scale / 2;
     const most = 1e9;
@@ -206,66 +285,97 @@
       context.strokeRect(x + 2, y + 2, w - 4, h - 4);
     }
   };
-  const pill = (label, x, y, room) => {
-    const shown = clipped(label, room - 8);
-    if (!shown) return;
-    context.fillStyle = style.card;
+  // Labels cover neither one another nor what lies on their area.
+  let labels = [];
+  const overlaps = ([ax, ay, aw, ah], [bx, by, bw, bh]) => ax < bx + bw && bx < ax + aw && ay < by + bh && by < ay + ah;
+  const label = (wanted, rect, covering) => {
+    const x = Math.max(rect[0], 0) + 3, y = Math.max(rect[1], 0) + 3;
+    const right = Math.min(rect[0] + rect[2], canvas.clientWidth) - 3;
+    const bottom = Math.min(rect[1] + rect[3], canvas.clientHeight) - 3;
+    const shown = wanted.map((line) => clipped(line, right - x - 8)).filter((line) => line !== "");
+    if (shown.length === 0) return;
+    const w = Math.max(...shown.map((line) => context.measureText(line).width)) + 8, h = 16 * shown.length + 2;
+    if (x + w > right + 1 || y + h > bottom + 1) return;
+    const places = [[x, y], [right - w, y], [x, bottom - h], [right - w, bottom - h], [(x + right - w) / 2, (y + bottom - h) / 2]];
+    const place = places
+      .map((at) => [...at, w, h])
+      .find((box) => !labels.some((other) => overlaps(box, other)) && !covering.some((other) => overlaps(box, other)));
+    if (!place) return;
+    labels.push(place);
     context.globalAlpha = 0.9;
-    context.fillRect(x, y, context.measureText(shown).width + 8, 17);
+    context.fillStyle = style.card;
+    context.fillRect(...place);
     context.globalAlpha = 1;
     context.fillStyle = style.text;
-    context.fillText(shown, x + 4, y + 12.5);
+    shown.forEach((line, number) => context.fillText(line, place[0] + 4, place[1] + 13 + 16 * number));
   };
-  const labelUse = (i, x, y, w, h) => {
-    if (w < 44 || h < 18) return;
-    pill(text(areas.owner[i]), x + 4, y + 4, w - 8);
-    if (h > 44) pill(areas.cidr[i], x + 4, y + 23, w - 8);
+  const labelAreas = (panel, rect, seen) => {
+    context.font = font(12);
+    const drawn = seen.map(([, ...box]) => box);
+    for (let at = seen.length - 1; at >= 0; at -= 1) {
+      const [i, x, y, w, h] = seen[at];
+      if (w <= 44 || h <= 18 || (isRange(i) && (areas.cidr[i] === panel.cidr || w <= 90))) continue;
+      // Areas on the same block have the same rectangle, and cover it alike.
+      const covering = [];
+      for (let other = at + 1; other < seen.length; other += 1) {
+        const [, ox, oy, ow, oh] = seen[other];
+        const isSame = ox === x && oy === y && ow === w && oh === h;
+        if (!isSame && overlaps(drawn[at], drawn[other])) covering.push(drawn[other]);
+      }
+      if (isRange(i)) label([`${areas.cidr[i]}  ${nameAndUse(i)}`], [x, y, w, h], covering);
+      else label(h > 44 ? [text(areas.owner[i]), areas.cidr[i]] : [text(areas.owner[i])], [x, y, w, h], covering);
+    }
+    // The title, where the one above is out of sight.
+    if (rect[1] < TITLE) label([panel.title], rect, drawn.filter((_, at) => !isRange(seen[at][0])));
+  };
+  const captions = (panel, x, y, h, scale) => {
+    const small = Math.min(1, scale), room = panel.room * scale;
+    if (small < 0.5) return;
+    context.font = font(13 * small, 600);
+    context.fillStyle = style.text;
+    context.fillText(clipped(panel.title, room), x, y - 6 * small);
+    context.font = font(12 * small);
+    panel.lines.forEach(([line, i], number) => {
+      const base = y + h + (12 + LINE * number) * small + 2;
+      if (i >= 0) {
+        context.fillStyle = fills[i];
+        context.fillRect(x, base - 9 * small, 9 * small, 9 * small);
+      }
+      context.fillStyle = style.text;
+      context.fillText(clipped(line, room - 14 * small), x + 14 * small, base);
+    });
   };
   const drawPanel = (panel, state) => {
     const { scale } = view;
     const x = (panel.x - view.x) * scale, y = (panel.y - view.y) * scale;
     const w = panel.width * scale, h = panel.height * scale;
-    if (x > canvas.clientWidth || y > canvas.clientHeight || x + w < 0 || y + h + 20 < 0) return;
+    const below = y + h + LINE * (panel.lines.length + 1) * scale;
+    if (x > canvas.clientWidth || y - TITLE * scale > canvas.clientHeight || x + panel.room * scale < 0 || below < 0) return;
     context.fillStyle = style.panel;
     context.fillRect(x, y, w, h);
     if (Math.min(w, h) > 24) hatch(x, y, w, h, style.hatch, 9);
-    const labels = [];
+    for (const i of panel.around) {
+      if (isShown(i, state)) (isRange(i) ? drawRange : drawUse)(i, x, y, w, h);
+    }
+    const seen = [];
     for (let i = panel.start; i < panel.end; i += 1) {
-      const ax = (left[i] - view.x) * scale, aw = width[i] * scale;
+      const least = isRange(i) ? 0 : 2;
+      const ax = (left[i] - view.x) * scale, aw = Math.max(least, width[i] * scale);
       if (ax > canvas.clientWidth || ax + aw < 0) continue;
-      const ay = (top[i] - view.y) * scale, ah = height[i] * scale;
+      const ay = (top[i] - view.y) * scale, ah = Math.max(least, height[i] * scale);
       if (ay > canvas.clientHeight || ay + ah < 0 || !isShown(i, state)) continue;
-      const least = isRange(i) ? 0 : 1;
-      if (isRange(i)) drawRange(i, ax, ay, aw, ah);
-      else drawUse(i, ax, ay, Math.max(least, aw), Math.max(least, ah));
-      if (aw > 44 && ah > 18) labels.push([i, ax, ay, aw, ah]);
+      (isRange(i) ? drawRange : drawUse)(i, ax, ay, aw, ah);
+      seen.push([i, ax, ay, aw, ah]);
     }
     context.strokeStyle = style.line;
     context.lineWidth = 1;
     context.strokeRect(x - 0.5, y - 0.5, w + 1, h + 1);
-    context.font = "12px system-ui, 'DejaVu Sans', sans-serif";
-    for (const [i, ...rect] of labels) if (!isRange(i)) labelUse(i, ...rect);
-    for (const [i, ax, ay, aw] of labels) {
-      if (isRange(i) && areas.cidr[i] !== panel.cidr && aw > 90) {
-        // Below the title, where that stays in sight.
-        const below = ay < 20 && y < 8 ? 20 : 0;
-        pill(`${areas.cidr[i]}  ${nameAndUse(i)}`, Math.max(ax, 0) + 3, Math.max(ay, 0) + 3 + below, aw - 6);
-      }
-    }
-    // A title stays in sight while its panel is.
-    context.font = "600 13px system-ui, 'DejaVu Sans', sans-serif";
-    const titleY = Math.max(Math.min(y - 8, y + h - 8), 16);
-    if (w > 30 && y - 8 < canvas.clientHeight) {
-      if (titleY > y - 8) pill(panel.title, Math.max(x, 0) + 2, titleY - 13, w);
-      else {
-        context.fillStyle = style.text;
-        context.fillText(clipped(panel.title, w + 20 * scale), x, titleY);
-      }
-    }
+    captions(panel, x, y, h, scale);
+    labelAreas(panel, [x, y, w, h], seen);
   };
   // So many areas take longer than a frame: while the view moves, the last picture moves with it.
   const MANY = 20000, REST = 120;
-  const picture = document.createElement("canvas");
+  const snapshot = element("canvas");
   const pictured = { scale: 0, x: 0, y: 0 };
   let resting = 0;
   const drawMoving = () => {
@@ -274,7 +384,7 @@
     context.fillStyle = style.ground;
     context.fillRect(0, 0, canvas.clientWidth, canvas.clientHeight);
     context.drawImage(
-      picture,
+      snapshot,
       (pictured.x - view.x) * view.scale, (pictured.y - view.y) * view.scale,
       canvas.clientWidth * grown, canvas.clientHeight * grown,
     );
@@ -285,9 +395,9 @@
     }, REST);
   };
   const keepPicture = () => {
-    picture.width = canvas.width;
-    picture.height = canvas.height;
-    picture.getContext("2d").drawImage(canvas, 0, 0);
+    snapshot.width = canvas.width;
+    snapshot.height = canvas.height;
+    snapshot.getContext("2d").drawImage(canvas, 0, 0);
     Object.assign(pictured, view);
   };
   const hasMoved = () => view.scale !== pictured.scale || view.x !== pictured.x || view.y !== pictured.y;
@@ -299,10 +409,11 @@
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = style.ground;
     context.fillRect(0, 0, canvas.clientWidth, canvas.clientHeight);
-    for (const [family, y] of data.headings) {
-      context.font = "600 15px system-ui, 'DejaVu Sans', sans-serif";
+    labels = [];
+    for (const [family, y] of picture.headings) {
+      context.font = font(15 * Math.min(1, view.scale), 600);
       context.fillStyle = style.quiet;
-      context.fillText(family, (24 - view.x) * view.scale, (y + 26 - view.y) * view.scale);
+      context.fillText(family, (MARGIN - view.x) * view.scale, (y + 26 - view.y) * view.scale);
     }
     const state = byId("state").value;
     for (const panel of panels) drawPanel(panel, state);
@@ -356,8 +467,11 @@
     bounds().forEach((area, i) => {
       if (area.is6 === range.is6 && area.first <= range.last && range.first <= area.last) found.push(i);
     });
-    // The innermost first.
-    return found.sort((a, b) => areas.depth[b] - areas.depth[a]);
+    // Around all of it before inside of it, the innermost first, and what is drawn last.
+    const isAround = (i) => Number(parsed[i].first <= range.first && range.last <= parsed[i].last);
+    const size = (i) => parsed[i].last - parsed[i].first;
+    const compare = (a, b) => (a < b ? -1 : Number(a > b));
+    return found.sort((a, b) => isAround(b) - isAround(a) || compare(size(a), size(b)) || b - a);
   };
   const named = (query) => {
     const wanted = query.toLowerCase();
@@ -376,12 +490,6 @@
   };
 
   // The side.
-  const element = (name, content, className) => {
-    const made = document.createElement(name);
-    if (content !== undefined) made.textContent = content;
-    if (className) made.className = className;
-    return made;
-  };
   const describe = (i) => `${areas.cidr[i]} ${text(areas.owner[i])}`;
   const inEnglish = (number) => number.toLocaleString("en");
   const rowsOf = (items, most, remark) => {
@@ -481,7 +589,10 @@
       item.append(swatch, element("span", label));
       rows.append(item);
     };
-    const some = (numbers) => [...numbers].slice(0, 40).forEach(([value, number]) => row(inSeries(number), texts[value]));
+    const some = (numbers) => {
+      [...numbers].slice(0, SHOWN).forEach(([value, number]) => row(inSeries(number), texts[value]));
+      if (numbers.size > SHOWN) rows.append(element("li", `and ${inEnglish(numbers.size - SHOWN)} more`));
+    };
     if (mode === "pool") some(pools);
     if (mode === "domain") some(domains);
     if (mode === "use") kinds.forEach((kind, number) => { if (areas.kind.includes(number)) row(inSeries(number), kind); });
@@ -518,8 +629,13 @@
   const under = (x, y) => {
     const px = x / view.scale + view.x, py = y / view.scale + view.y;
     const state = byId("state").value;
-    for (let i = total - 1; i >= 0; i -= 1) {
-      if (px >= left[i] && px <= left[i] + width[i] && py >= top[i] && py <= top[i] + height[i] && isShown(i, state)) return i;
+    const isIn = (x, y, w, h) => px >= x && px <= x + w && py >= y && py <= y + h;
+    for (const panel of panels) {
+      if (!isIn(panel.x, panel.y, panel.width, panel.height)) continue;
+      for (let i = panel.end - 1; i >= panel.start; i -= 1) {
+        if (isIn(left[i], top[i], width[i], height[i]) && isShown(i, state)) return i;
+      }
+      return panel.around.findLast((i) => isShown(i, state)) ?? -1;
     }
     return -1;
   };
@@ -597,7 +713,7 @@
   byId("state").addEventListener("change", schedule);
   theme.addEventListener("change", repaint);
   addEventListener("hashchange", follow);
-  addEventListener("resize", () => { resize(1); schedule(); });
+  addEventListener("resize", () => { resize(1); arrange(); if (selected >= 0) select(selected, true); schedule(); });
   addEventListener("beforeprint", () => { resize(3); Object.assign(view, all()); drawAll(); });
   addEventListener("afterprint", () => { resize(1); schedule(); });
 
@@ -614,7 +730,7 @@
   byId("state").disabled = areas.presence.every((one) => one === STAYS);
   if (domains.size === 0) byId("colour").querySelector("[value=domain]").disabled = true;
   resize(1);
-  Object.assign(view, all());
+  arrange();
   repaint();
   follow();
 })();

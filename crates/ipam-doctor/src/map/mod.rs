@@ -92,26 +92,6 @@ pub struct Panel {
     pub areas: Vec<Area>,
 }
 
-impl Panel {
-    /// Ranges of pools that fill the whole panel.
-    pub fn owners(&self) -> impl Iterator<Item = &Area> {
-        self.areas
-            .iter()
-            .filter(|area| area.block == self.block && area.kind.is_range())
-    }
-
-    /// Bits from the panel to its narrowest area. Addresses of machines do not count.
-    pub fn depth(&self) -> u8 {
-        let deepest = self
-            .areas
-            .iter()
-            .filter(|area| area.kind != AreaKind::Machine)
-            .map(|area| area.block.prefix_len())
-            .max();
-        deepest.map_or(0, |length| length - self.block.prefix_len())
-    }
-}
-
 /// Panels with all areas, IPv4 first.
 pub(super) fn divide(mut areas: Vec<Area>) -> Vec<Panel> {
     areas.extend(networks(&areas));
