@@ -9,6 +9,7 @@
   const canvas = byId("map");
   const context = canvas.getContext("2d");
   const text = (number) => (number < 0 ? "" : texts[number]);
+  const inEnglish = (number) => number.toLocaleString("en");
   const element = (name, content, className) => {
     const made = document.createElement(name);
     if (content !== undefined) made.textContent = content;
@@ -56,7 +57,7 @@
   const domains = numbered(
     [...new Set(areas.domain)].filter((domain) => domain >= 0).sort((a, b) => (texts[a] < texts[b] ? -1 : 1)),
   );
-  let style, series, fills, patterns;
+  let style, series, fills, patterns, plain;
   const readTheme = () => {
     const computed = getComputedStyle(document.documentElement);
     const variable = (name) => computed.getPropertyValue(name).trim();
@@ -66,6 +67,7 @@
     }
     series = theme.matches ? data.dark : data.light;
     patterns = new Map();
+    plain = new Map();
   };
   // Beyond the colours, the same colours with a pattern. Diagonal stripes have another meaning.
   const patterned = (colour, number) => {
@@ -74,10 +76,13 @@
     brush.fillStyle = colour;
     brush.fillRect(0, 0, 6, 6);
     brush.fillStyle = style.ground;
+    brush.globalAlpha = 0.6;
     if (number % 4 === 2) brush.fillRect(1, 1, 3, 3);
     if (number % 4 === 0 || number % 4 === 3) brush.fillRect(0, 0, 2, 6);
     if (number % 4 === 1 || number % 4 === 3) brush.fillRect(0, 0, 6, 2);
-    return context.createPattern(tile, "repeat");
+    const pattern = context.createPattern(tile, "repeat");
+    plain.set(pattern, colour);
+    return pattern;
   };
   const inSeries = (number) => {
     const colour = series[number % SERIES];
@@ -123,20 +128,22 @@
   };
 
   // The place of the panels: rows of each family, with a title above each panel and lines below.
-  const MARGIN = 16, GAP = 20, HEADING = 34, TITLE = 20, LINE = 16, MOST_LINES = 4, WIDEST = 300;
+  const MARGIN = 16, GAP = 20, HEADING = 34, TITLE = 20, LINE = 16, MOST_LINES = 8, WIDEST = 300;
   const font = (px, weight = 400) => `${weight} ${px}px system-ui, 'DejaVu Sans', sans-serif`;
   const picture = { width: 0, height: 0, headings: [] };
   for (const panel of panels) {
     const own = indexes.slice(panel.start, panel.end);
     const ranges = new Map([...panel.around, ...own].filter(isRange).map((i) => [nameAndUse(i), i]));
-    panel.lines = [...ranges].slice(0, MOST_LINES);
-    if (ranges.size > MOST_LINES) panel.lines.push([`and ${ranges.size - MOST_LINES} more`, -1]);
+    context.font = font(12);
+    panel.column = Math.max(...[...ranges.keys()].map((line) => context.measureText(line).width)) + 24;
+    panel.columns = Math.max(1, Math.floor(panel.width / panel.column));
+    const most = MOST_LINES * panel.columns;
+    panel.lines = [...ranges].slice(0, most);
+    if (ranges.size > most) panel.lines[most - 1] = [`and ${inEnglish(ranges.size - most + 1)} more`, -1];
     panel.title = panel.within ? `${panel.cidr} of ${panel.within}` : panel.cidr;
     context.font = font(13, 600);
     const title = context.measureText(panel.title).width;
-    context.font = font(12);
-    const captions = panel.lines.map(([line]) => context.measureText(line).width + 14);
-    panel.room = Math.max(panel.width, Math.min(WIDEST, Math.max(title, ...captions)));
+    panel.room = Math.max(panel.width, Math.min(WIDEST, Math.max(title, panel.column - 10)));
   }
   const placePanels = (room) => {
     Object.assign(picture, { width: 0, height: 0, headings: [] });
@@ -151,15 +158,14 @@
       }
       Object.assign(panel, { x, y });
       x += panel.room + GAP;
-      bottom = Math.max(bottom, y + panel.height + LINE * panel.lines.length + GAP);
+      bottom = Math.max(bottom, y + panel.height + LINE * Math.ceil(panel.lines.length / panel.columns) + GAP);
       picture.width = Math.max(picture.width, x - GAP + MARGIN);
     }
     picture.height = bottom;
   };
   const all = () => fitted(0, 0, picture.width, picture.height, 1);
   // Smaller letters cannot be read: then the picture starts at its top, and goes on below.
-  const SMALLEST = 0.75, LARGEST = 2;
-  let start = null;
+  const SMALLEST = 0.85, LARGEST = 2;
   const arrange = () => {
     const least = Math.max(0, ...panels.map((panel) => panel.room)) + 2 * MARGIN;
     let best = { scale: 0, room: least };
@@ -172,8 +178,7 @@
     placePanels(isWhole ? best.room : Math.max(least, canvas.clientWidth / SMALLEST));
     panels.forEach(placeAreas);
     const scale = isWhole ? Math.min(best.scale, LARGEST) : Math.min(1, canvas.clientWidth / picture.width);
-    start = { scale, x: Math.min(0, (picture.width - canvas.clientWidth / scale) / 2), y: 0 };
-    Object.assign(view, start);
+    Object.assign(view, { scale, x: Math.min(0, (picture.width - canvas.clientWidth / scale) / 2), y: 0 });
   };
   const limit = () => {
     const least = all().scale / 2;
@@ -250,7 +255,7 @@
   const drawRange = (i, x, y, w, h) => {
     context.fillStyle = style.free;
     context.fillRect(x, y, w, h);
-    context.strokeStyle = fills[i];
+    context.strokeStyle = plain.get(fills[i]) ?? fills[i];
     context.lineWidth = 2;
     if (areas.presence[i] !== STAYS) context.setLineDash([5, 4]);
     context.strokeRect(x + 1, y + 1, Math.max(0, w - 2), Math.max(0, h - 2));
@@ -314,7 +319,7 @@
     const drawn = seen.map(([, ...box]) => box);
     for (let at = seen.length - 1; at >= 0; at -= 1) {
       const [i, x, y, w, h] = seen[at];
-      if (w <= 44 || h <= 18 || (isRange(i) && (areas.cidr[i] === panel.cidr || w <= 90))) continue;
+      if (w <= 44 || h <= 18 || (isRange(i) && areas.depth[i] === 0)) continue;
       // Areas on the same block have the same rectangle, and cover it alike.
       const covering = [];
       for (let other = at + 1; other < seen.length; other += 1) {
@@ -322,8 +327,9 @@
         const isSame = ox === x && oy === y && ow === w && oh === h;
         if (!isSame && overlaps(drawn[at], drawn[other])) covering.push(drawn[other]);
       }
-      if (isRange(i)) label([`${areas.cidr[i]}  ${nameAndUse(i)}`], [x, y, w, h], covering);
-      else label(h > 44 ? [text(areas.owner[i]), areas.cidr[i]] : [text(areas.owner[i])], [x, y, w, h], covering);
+      const name = text(areas.owner[i]), more = isRange(i) ? `${areas.cidr[i]}  ${nameAndUse(i)}` : "";
+      const isLong = more !== "" && context.measureText(more).width < w - 16;
+      label(isLong ? [more] : h > 44 && !isRange(i) ? [name, areas.cidr[i]] : [name], [x, y, w, h], covering);
     }
     // The title, where the one above is out of sight.
     if (rect[1] < TITLE) label([panel.title], rect, drawn.filter((_, at) => !isRange(seen[at][0])));
@@ -336,13 +342,14 @@
     context.fillText(clipped(panel.title, room), x, y - 6 * small);
     context.font = font(12 * small);
     panel.lines.forEach(([line, i], number) => {
-      const base = y + h + (12 + LINE * number) * small + 2;
+      const base = y + h + (12 + LINE * Math.floor(number / panel.columns)) * small + 2;
+      const start = x + panel.column * (number % panel.columns) * small;
       if (i >= 0) {
         context.fillStyle = fills[i];
-        context.fillRect(x, base - 9 * small, 9 * small, 9 * small);
+        context.fillRect(start, base - 9 * small, 9 * small, 9 * small);
       }
       context.fillStyle = style.text;
-      context.fillText(clipped(line, room - 14 * small), x + 14 * small, base);
+      context.fillText(clipped(line, room - 14 * small), start + 14 * small, base);
     });
   };
   const drawPanel = (panel, state) => {
@@ -491,7 +498,6 @@
 
   // The side.
   const describe = (i) => `${areas.cidr[i]} ${text(areas.owner[i])}`;
-  const inEnglish = (number) => number.toLocaleString("en");
   const rowsOf = (items, most, remark) => {
     const rows = element("ul");
     for (const i of items.slice(0, most)) {
