@@ -63,9 +63,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     match arguments.output {
         Format::Json => output::json(&document)?,
         Format::Markdown | Format::Html => {
-            output::page(arguments.output, "Capacity", detail, |detail, limit| {
-                capacity_markdown(&document, detail, limit)
-            })?;
+            let header = common.report_header(None);
+            output::page(
+                arguments.output,
+                "Capacity",
+                &header,
+                detail,
+                |detail, limit| capacity_markdown(&document, detail, limit),
+            )?;
         }
         Format::Wide => output::human(&capacity(&document, Columns::Wide, detail))?,
         _ => output::human(&capacity(&document, Columns::Usual, detail))?,

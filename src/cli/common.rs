@@ -7,8 +7,10 @@ use jiff::SignedDuration;
 use super::completions;
 use super::failure::Failure;
 use super::files;
+use super::forge_arguments::now;
 use super::target::Target;
-use crate::render::Detail;
+use crate::render::{Detail, ReportHeader};
+use ipam_cilium::observed::Observed;
 use ipam_cluster::Opening;
 use ipam_cluster::live::Connection;
 
@@ -109,6 +111,25 @@ impl Common {
             context,
             cilium_namespace: self.cilium_namespace.clone(),
             patience: patience.unsigned_abs(),
+        }
+    }
+
+    /// What a report is made from: the cluster as the flags name it, and Cilium as it is observed.
+    pub(super) fn report_header(&self, observed: Option<&Observed>) -> ReportHeader {
+        let files = self
+            .cluster_files
+            .iter()
+            .map(|file| file.display().to_string());
+        let files: Vec<String> = files.collect();
+        let version = observed.and_then(|observed| observed.cilium.version);
+        ReportHeader {
+            cluster: self
+                .context
+                .clone()
+                .or((!files.is_empty()).then(|| files.join(", "))),
+            cilium: version.map(|(version, _)| version.to_string()),
+            time: now(),
+            commit: None,
         }
     }
 

@@ -91,7 +91,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
     let place = directory
         .or(common.cluster_files.first().map(PathBuf::as_path))
         .unwrap_or(Path::new("pools"));
-    arguments.report(&observed, &findings, place, common.detail())?;
+    arguments.report(&observed, &findings, place, common)?;
     let fails = |finding: &Finding| {
         arguments
             .fail_on
@@ -156,12 +156,14 @@ impl Arguments {
         observed: &Observed,
         findings: &[Finding],
         place: &Path,
-        detail: Detail,
+        common: &Common,
     ) -> Result<(), Failure> {
+        let detail = common.detail();
         let conclusions = conclusions(observed);
         match self.output {
             Format::Markdown | Format::Html => {
-                output::page(self.output, "Doctor", detail, |detail, limit| {
+                let header = common.report_header(Some(observed));
+                output::page(self.output, "Doctor", &header, detail, |detail, limit| {
                     examination_markdown(&conclusions, findings, detail, limit)
                 })?;
             }

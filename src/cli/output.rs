@@ -14,7 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::render::{self, Detail, PageLimit, Paint, limit, printable};
+use crate::render::{self, Detail, PageLimit, Paint, ReportHeader, limit, printable};
 use ipam_controller::apply::{Event, Outcome};
 use ipam_controller::{Applied, Loaded};
 use ipam_core::model::grouped_digits;
@@ -85,11 +85,12 @@ pub(super) fn plain(text: &str) -> String {
 pub(super) fn page(
     format: Format,
     title: &str,
+    header: &ReportHeader,
     detail: Detail,
     markdown: impl Fn(Detail, PageLimit) -> String,
 ) -> std::io::Result<()> {
     data(&match format {
-        Format::Html => render::report(title, &markdown(Detail::Full, PageLimit::REPORT)),
+        Format::Html => render::report(title, header, &markdown(Detail::Full, PageLimit::REPORT)),
         _ => markdown(detail, PageLimit::COMMENT),
     })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::base::{BaseArguments, Made, MadePlan, Planning};
+use super::comment::Beside;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, SafetyArguments, SelectionArguments, output_file};
@@ -10,8 +11,10 @@ use super::plan_file::Inputs;
 use super::validate::Report;
 use super::{Common, ExitStatus, Format, output};
 use crate::render::{
-    count, diagnostics, finding_documents, human, markdown, markdown_findings, printable,
+    Circumstances, Occasion, ReportHeader, count, diagnostics, finding_documents, human, markdown,
+    markdown_findings, plan_report, printable,
 };
+use ipam_cilium::observed::Observed;
 use ipam_cluster::replace_private_file;
 use ipam_controller::Loaded;
 use ipam_plan::plan::PlanDocument;
@@ -53,20 +56,18 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         safety_arguments: &arguments.safety_arguments,
         base: Some(&arguments.base),
     };
-    let (document, plan, loaded) = match planning.make(common).await? {
-        Made::Plan(made) => {
-            let MadePlan {
-                document,
-                plan,
-                loaded,
-                observed: _,
-            } = *made;
-            (document, plan, loaded)
-        }
+    let made = match planning.make(common).await? {
+        Made::Plan(made) => made,
         Made::Invalid(loaded) => return Err(invalid(arguments, common, &loaded)?),
     };
+    let MadePlan {
+        document,
+        plan,
+        loaded,
+        observed,
+    } = &*made;
     if let Some(file) = &arguments.out {
-        replace_private_file(file, &output::json_text(&document)?).map_err(|error| {
+        replace_private_file(file, &output::json_text(document)?).map_err(|error| {
             Failure::Failed(format!(
                 "the plan cannot be saved to {}: {error}",
                 file.display()
@@ -74,15 +75,25 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         })?;
     }
     match arguments.output {
-        Format::Json => output::json(&document)?,
-        Format::Markdown | Format::Html => page(arguments.output, &document, common)?,
+        Format::Json => output::json(document)?,
+        Format::Markdown => page(Format::Markdown, document, None, None, common)?,
+        Format::Html => {
+            let beside = Beside::of(&made, &arguments.safety_arguments, common).await;
+            page(
+                Format::Html,
+                document,
+                Some(observed),
+                beside.as_ref(),
+                common,
+            )?;
+        }
         _ => {
             output::talk(&diagnostics(
                 &plan.findings,
                 &loaded.documents,
                 common.detail(),
             ));
-            output::human(&human(&document, common.detail()))?;
+            output::human(&human(document, common.detail()))?;
         }
     }
     if let Some(file) = &arguments.out {
@@ -98,7 +109,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         output::progress(&format!("\nSaved. {next}"));
         output::warn(&format!("digest: {}", document.digest));
     }
-    arguments.outcome(&document)
+    arguments.outcome(document)
 }
 
 impl Arguments {
@@ -126,12 +137,38 @@ impl Arguments {
     }
 }
 
-/// Prints the plan as Markdown or HTML.
-pub(super) fn page(format: Format, plan: &PlanDocument, common: &Common) -> std::io::Result<()> {
+/// Prints the plan as Markdown or HTML. `beside` is what is written although the plan is refused.
+pub(super) fn page(
+    format: Format,
+    plan: &PlanDocument,
+    observed: Option<&Observed>,
+    beside: Option<&Beside>,
+    common: &Common,
+) -> std::io::Result<()> {
     let title = format!("Plan of {}", printable(&plan.source.directory));
-    output::page(format, &title, common.detail(), |detail, limit| {
-        markdown(plan, detail, limit)
-    })
+    let commit = plan.source.revision.clone();
+    let header = ReportHeader {
+        commit,
+        ..common.report_header(observed)
+    };
+    let around = Circumstances {
+        commit: None,
+        cluster: None,
+        time: &header.time,
+        occasion: Occasion::Apply,
+        unattended: beside.map(Beside::shown),
+        check: None,
+    };
+    output::page(
+        format,
+        &title,
+        &header,
+        common.detail(),
+        |detail, limit| match format {
+            Format::Html => plan_report(plan, &around),
+            _ => markdown(plan, detail, limit),
+        },
+    )
 }
 
 /// Prints the findings to stdout in the requested format. Returns the failure.
@@ -140,10 +177,17 @@ fn invalid(arguments: &Arguments, common: &Common, loaded: &Loaded) -> Result<Fa
     match arguments.output {
         Format::Json => output::json(&Report::new(loaded, detail))?,
         Format::Markdown | Format::Html => {
-            output::page(arguments.output, "No plan", detail, |detail, limit| {
-                let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
-                markdown_findings(&findings.findings, detail, limit)
-            })?;
+            let header = common.report_header(None);
+            output::page(
+                arguments.output,
+                "No plan",
+                &header,
+                detail,
+                |detail, limit| {
+                    let findings = finding_documents(&loaded.findings, &loaded.documents, detail);
+                    markdown_findings(&findings.findings, detail, limit)
+                },
+            )?;
         }
         _ => return Ok(Failure::invalid(loaded, detail)),
     }

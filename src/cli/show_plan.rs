@@ -32,7 +32,7 @@ pub(super) fn run(flags: &Flags, common: &Common) -> Result<ExitStatus, Failure>
     let plan = plan_file::read(file)?;
     match output {
         Format::Json => output::json(&plan)?,
-        Format::Markdown | Format::Html => page(*output, &plan, common)?,
+        Format::Markdown | Format::Html => page(*output, &plan, None, None, common)?,
         _ => {
             let text = human(&plan, common.detail());
             output::human(&format!("{}\n{text}", plan_file::introduction(file, &plan)))?;

@@ -137,6 +137,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             output::page(
                 arguments.output,
                 "Simulation",
+                &common.report_header(Some(&observed)),
                 common.detail(),
                 |_, limit| simulation_markdown(&document, limit),
             )?;

@@ -74,6 +74,7 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
             output::page(
                 arguments.output,
                 "Upgrade of Cilium",
+                &common.report_header(Some(&observed)),
                 detail,
                 |detail, limit| upgrade_markdown(&document(detail), limit),
             )?;

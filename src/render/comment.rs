@@ -6,7 +6,7 @@ use super::comment_risks::{self, Told};
 use super::comment_verdict::{self, Check};
 use super::headlines::{self, manifest_diff};
 use super::human::{Detail, SHOWN_DIGITS};
-use super::markdown::{found, pointed_to, waived, weakened_policy};
+use super::markdown::{found, pointed_to, sections, waived, weakened_policy};
 use super::markdown_page::{Page, PageLimit};
 use super::markup::{Markup, code, prose};
 use super::model::{Form, WHOLE};
@@ -99,9 +99,14 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     let command = command("plan", &source.directory, " --show-all");
     let losses = comment_services::losses(plan);
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
-    let head = head(plan, worst, around);
-    let head = format!("{}{above}{head}", weakened_policy(weakened));
-    let tail = closing_lines(plan, around, &command);
+    let (title, lines) = (title(plan, around), first_lines(plan, worst, around));
+    let head = format!("{}{above}{title}{lines}", weakened_policy(weakened));
+    let unchanged = match summary.unchanged {
+        0 => String::new(),
+        nodes => format!(" ({} unchanged)", grouped_digits(nodes)),
+    };
+    let made = closing_lines(plan, around);
+    let tail = format!("{made}\nAll of it{unchanged}: {command}\n");
     let elsewhere = format!("run {command}");
     let limit = PageLimit::COMMENT.less(comment_verdict::LONGEST);
     let mut page = Page::new(limit, head, &tail).with_rest_in(&elsewhere);
@@ -126,6 +131,27 @@ fn without_legend(above: &str, plan: &PlanDocument, around: &Circumstances<'_>) 
     page.listing(other_effects(services));
     comment_disruptive::nodes_of_pools(&mut page, &other);
     page.finish()
+}
+
+/// The plan with every entry, below the first lines of its comment.
+pub fn plan_report(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
+    let losses = comment_services::losses(plan);
+    let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
+    let verdict = prose(&plan.verdict().line());
+    let lines = first_lines(plan, worst, around);
+    let head = format!(
+        "### {verdict}\n\n{}{lines}",
+        weakened_policy(&plan.weakened)
+    );
+    let tail = closing_lines(plan, around);
+    let mut page = Page::new(PageLimit::REPORT, head, &tail);
+    let changes = plan.changes.iter();
+    let lasting: Vec<_> = changes.filter(|one| !one.is_destructive()).collect();
+    comment_disruptive::disruptive(&mut page, &lasting, told.change, plan.intent);
+    sections(&mut page, plan, Detail::Full);
+    let text = page.finish();
+    let legend = comment_verdict::legend(&text);
+    text + &legend
 }
 
 /// A single change that the first lines tell is not repeated. A pool has its diff.
@@ -198,8 +224,7 @@ pub fn comment_on_findings(
     page.finish()
 }
 
-/// What is wrong, what a merge writes, and the worst risks.
-fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> String {
+fn title(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let title = match plan.intent {
         Intent::Files => String::new(),
         Intent::Undo => "undo of ".to_owned(),
@@ -208,11 +233,16 @@ fn head(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> 
         .cluster
         .map(|cluster| format!(" on {}", code(cluster)))
         .unwrap_or_default();
-    let mut text = format!(
+    format!(
         "### {title}{}{cluster}: {}\n",
         code(&plan.source.directory),
         prose(plan.verdict().sentence())
-    );
+    )
+}
+
+/// What a merge writes, and the worst risks.
+fn first_lines(plan: &PlanDocument, worst: Vec<String>, around: &Circumstances<'_>) -> String {
+    let mut text = String::new();
     let consequence = comment_verdict::consequence(plan, around).to_string();
     let limited = prose(&headlines::by(plan.selection.as_ref())).to_string();
     let irreversible = (plan.summary.irreversible > 0).then(|| irreversible(plan));
@@ -240,7 +270,7 @@ fn irreversible(plan: &PlanDocument) -> String {
 }
 
 /// The sources of the comment, and the commands to continue with.
-fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>, command: &Markup) -> String {
+fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let directory = &plan.source.directory;
     let origin = made_from(directory, plan.source.revision.as_deref(), around);
     let waived = waived(&plan.waivers);
@@ -253,11 +283,7 @@ fn closing_lines(plan: &PlanDocument, around: &Circumstances<'_>, command: &Mark
             format!("\n\nTo apply exactly this by hand: {apply}")
         }
     };
-    let unchanged = match plan.summary.unchanged {
-        0 => String::new(),
-        nodes => format!(" ({} unchanged)", grouped_digits(nodes)),
-    };
-    format!("\n{origin} · digest {digest}{waived}{next}\n\nAll of it{unchanged}: {command}\n")
+    format!("\n{origin} · digest {digest}{waived}{next}\n")
 }
 
 fn made_from(directory: &str, revision: Option<&str>, around: &Circumstances<'_>) -> String {

@@ -20,16 +20,30 @@ use ipam_plan::plan::{
 
 /// The plan as Markdown. Like the text for a terminal, it begins and ends with its verdict.
 pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String {
+    let tail = format!(
+        "{}\n{}\n",
+        made_from(&plan.source, &plan.digest, &plan.waivers),
+        prose(&plan.verdict().line())
+    );
+    let head = weakened_policy(&plan.weakened) + &headline(plan);
+    let mut page = Page::new(limit, head, &tail);
+    sections(&mut page, plan, detail);
+    page.finish()
+}
+
+/// All entries of the plan. The most important come first, because a page that is too long loses
+/// its end.
+pub(super) fn sections(page: &mut Page<'_>, plan: &PlanDocument, detail: Detail) {
     let PlanDocument {
         format_version: _,
         intent: _,
-        digest,
-        source,
+        digest: _,
+        source: _,
         selection: _,
         summary,
-        waivers,
+        waivers: _,
         refusals,
-        weakened,
+        weakened: _,
         changes,
         services,
         blocked: waiting,
@@ -37,31 +51,23 @@ pub fn markdown(plan: &PlanDocument, detail: Detail, limit: PageLimit) -> String
         drift: drifted,
         findings,
     } = plan;
-    let tail = format!(
-        "{}\n{}\n",
-        made_from(source, digest, waivers),
-        prose(&plan.verdict().line())
-    );
     let (worst, other): (Vec<_>, Vec<_>) =
         changes.iter().partition(|change| change.is_destructive());
-    let mut page = Page::new(limit, weakened_policy(weakened) + &headline(plan), &tail);
-    // The most important first, because a page that is too long loses its end.
     page.listing(unapproved(summary, changes, detail));
     page.listing(refused(refusals));
     page.listing(blocked(waiting, detail));
     page.listing(losing(services));
     page.listing(destructive(&worst));
-    found(&mut page, findings, detail);
+    found(page, findings, detail);
     page.listing(address_pools(&other));
     page.listing(pod_pools(&other));
     page.listing(ports(&other));
     page.listing(service_pins(&other));
     page.listing(other_effects(services));
-    changes_by_pool(&mut page, &other, detail);
+    changes_by_pool(page, &other, detail);
     page.listing(misplaced(outside, detail));
     let fields = count(drifted.len(), "field");
     page.listing(drift(drifted, detail, ("how many", drifted_objects)).counted(fields));
-    page.finish()
 }
 
 /// What the Policy allows that its base does not, at the very top. The last entry counts those that a

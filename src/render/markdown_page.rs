@@ -11,6 +11,8 @@ pub struct PageLimit {
     pub bytes: usize,
     /// Noun for the kind of page that would be too long.
     page: &'static str,
+    /// Tables of at most this many rows are not folded.
+    open: usize,
 }
 
 impl PageLimit {
@@ -18,11 +20,13 @@ impl PageLimit {
     pub const COMMENT: PageLimit = PageLimit {
         bytes: 65_000,
         page: "comment",
+        open: 0,
     };
     /// A browser still opens a file of this size.
     pub const REPORT: PageLimit = PageLimit {
         bytes: 64 << 20,
         page: "report",
+        open: 20,
     };
 
     /// The limit reduced by `bytes`, which leaves room for text after the page.
@@ -119,6 +123,7 @@ impl<'t> Page<'t> {
 
     fn table(&mut self, listing: &Listing<'_>, rows: impl Iterator<Item = Row>) {
         const END: &str = "\n</details>\n";
+        const START: usize = "\n<details open>".len();
         let columns = listing.columns.iter();
         let headings: Vec<&str> = columns.map(|column| column.heading).collect();
         let shown: Vec<&str> = headings
@@ -127,16 +132,13 @@ impl<'t> Page<'t> {
             .filter(|one| !one.is_empty())
             .collect();
         let (heading, line) = (shown.join(" | "), "---|".repeat(shown.len()));
-        let details = match listing.form {
-            Form::Open => "<details open>",
-            _ => "<details>",
-        };
         let title = match listing.how_many.is_empty() {
             true => listing.title.html(),
             false => format!("{}, {}", listing.title.html(), listing.how_many),
         };
-        let mut text = format!("\n{details}<summary>{title}</summary>\n\n| {heading} |\n|{line}\n");
+        let mut text = format!("<summary>{title}</summary>\n\n| {heading} |\n|{line}\n");
         let (mut fitting, mut left_out, mut diffs) = (0, 0, Vec::new());
+        let mut shown = 0;
         for row in rows {
             let cells = || {
                 headings
@@ -151,9 +153,10 @@ impl<'t> Page<'t> {
                 };
                 let cells: Vec<String> = cells().map(|one| cell(one).unwrap_or_default()).collect();
                 let line = format!("| {} |\n", cells.join(" | "));
-                if self.fits(text.len() + line.len() + END.len(), listing.up_to) {
+                if self.fits(START + text.len() + line.len() + END.len(), listing.up_to) {
                     text.push_str(&line);
                     fitting += row.count;
+                    shown += 1;
                 } else {
                     left_out += row.count;
                 }
@@ -164,7 +167,13 @@ impl<'t> Page<'t> {
         }
         self.leave_out(listing.noun, left_out);
         if fitting > 0 {
-            self.text.push_str(&(text + END));
+            let is_open = listing.form == Form::Open || shown <= self.limit.open;
+            let start = if is_open {
+                "<details open>"
+            } else {
+                "<details>"
+            };
+            self.text.push_str(&format!("\n{start}{text}{END}"));
         }
         for (title, lines) in diffs {
             self.diff(&title.markdown().to_string(), &lines.join("\n"));

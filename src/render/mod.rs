@@ -44,7 +44,7 @@ use ipam_plan::plan::{EditDocument, PlanDocument};
 
 pub use capacity::{Columns, capacity, capacity_markdown};
 pub(crate) use causes::grouped;
-pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings};
+pub use comment::{Circumstances, Occasion, Unattended, comment, comment_on_findings, plan_report};
 pub use comment_apply::{LeftChange, Verdict, apply_comment, drift_is_gone, drift_issue};
 pub use comment_verdict::Check;
 pub use diagnostic::diagnostics;
@@ -64,7 +64,7 @@ pub use migration::{migration, migration_markdown};
 pub use migration_status::MigrationStatus;
 pub use migration_status_text::migration_status;
 pub use policy_test::{PolicyTestDocument, policy_test, policy_test_junit};
-pub use report::report;
+pub use report::{ReportHeader, report};
 pub use simulation::{simulation, simulation_markdown};
 pub use text::{
     Paint, count, grouped_digits, log_text, printable, rule_list, rule_page, sanitized_json, table,

@@ -11,6 +11,7 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use sha2::{Digest, Sha256};
 
 use super::markup::escaped;
+use super::text::printable;
 
 const PAGE: &str = include_str!("report.html");
 const STYLE: &str = concat!(include_str!("colours.css"), include_str!("report.css"));
@@ -26,8 +27,44 @@ const OURS: [&str; 7] = [
     "</code>",
 ];
 
+/// What a report is made from, where it is known.
+#[derive(Clone, Debug, Default)]
+pub struct ReportHeader {
+    /// Name of the cluster, or its file.
+    pub cluster: Option<String>,
+    /// Version of Cilium.
+    pub cilium: Option<String>,
+    /// RFC 3339.
+    pub time: String,
+    /// Commit of the files.
+    pub commit: Option<String>,
+}
+
+impl ReportHeader {
+    fn html(&self) -> String {
+        let ReportHeader {
+            cluster,
+            cilium,
+            time,
+            commit,
+        } = self;
+        let facts = [
+            ("Cluster", cluster.as_deref()),
+            ("Cilium", cilium.as_deref()),
+            ("Time", Some(time)),
+            ("Commit", commit.as_deref()),
+            ("cilium-ipam", Some(env!("CARGO_PKG_VERSION"))),
+        ];
+        let fact = |(name, value): (&str, Option<&str>)| {
+            let value = escaped(&printable(value?));
+            Some(format!("<dt>{name}</dt><dd>{value}</dd>"))
+        };
+        facts.into_iter().filter_map(fact).collect()
+    }
+}
+
 /// The page. `title` is the name that a browser shows for it.
-pub fn report(title: &str, markdown: &str) -> String {
+pub fn report(title: &str, header: &ReportHeader, markdown: &str) -> String {
     let policy = format!(
         "default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'",
         digest(STYLE)
@@ -40,6 +77,7 @@ pub fn report(title: &str, markdown: &str) -> String {
         ("POLICY", policy.as_str()),
         ("TITLE", &escaped(title)),
         ("STYLE", STYLE),
+        ("HEADER", &header.html()),
         ("BODY", body.trim_end()),
     ];
     filled(PAGE, &parts)
@@ -113,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_template_has_every_place() {
-        for name in ["POLICY", "TITLE", "STYLE", "BODY"] {
+        for name in ["POLICY", "TITLE", "STYLE", "HEADER", "BODY"] {
             let place = format!("{{{{{name}}}}}");
             assert_eq!(PAGE.matches(&place).count(), 1, "{name}");
         }
@@ -123,6 +161,10 @@ mod tests {
     fn only_html_of_ours_is_kept() {
         let page = report(
             "</title><b>",
+            &ReportHeader {
+                cluster: Some("<b>".to_owned()),
+                ..ReportHeader::default()
+            },
             "### Plan\n\n<details open><summary>pool <code>a&lt;b</code></summary>\n\n| a |\n|---|\n| `<i>` |\n\n</details>\n\n<form>x</form>\n\n- [ ] <b>y</b> <!-- z -->\n",
         );
         assert!(page.contains("<h1>Plan</h1>"), "{page}");

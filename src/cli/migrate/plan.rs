@@ -75,9 +75,14 @@ pub(super) async fn run(arguments: &Arguments, common: &Common) -> Result<ExitSt
         Format::Json => output::json(document)?,
         Format::Markdown | Format::Html => {
             let title = format!("Migration of {}", printable(&document.directory));
-            output::page(arguments.output, &title, detail, |detail, limit| {
-                migration_markdown(document, detail, limit)
-            })?;
+            let header = common.report_header(Some(&made.observed));
+            output::page(
+                arguments.output,
+                &title,
+                &header,
+                detail,
+                |detail, limit| migration_markdown(document, detail, limit),
+            )?;
         }
         _ => {
             tell_windows(&loaded.desired, cluster.now());

@@ -148,7 +148,9 @@ pub(super) fn page_data(map: &AddressMap) -> PageData {
             let (width, height) = shape.size(depth);
             panels.push(PanelData {
                 cidr: part.to_string(),
-                within: within.filter(|outer| *outer != part).map(|outer| outer.to_string()),
+                within: within
+                    .filter(|outer| *outer != part)
+                    .map(|outer| outer.to_string()),
                 family: part.family().to_string(),
                 width,
                 height,
@@ -194,7 +196,10 @@ fn parts(block: Block, areas: &[&Area]) -> Vec<Block> {
     if halves.len() > 1 && used >= block.range().width() / SPARSE {
         return vec![block];
     }
-    let parts: Vec<Block> = halves.into_iter().flat_map(|half| parts(half, &inner)).collect();
+    let parts: Vec<Block> = halves
+        .into_iter()
+        .flat_map(|half| parts(half, &inner))
+        .collect();
     match parts.len() > MOST_PARTS {
         true => vec![block],
         false => parts,
@@ -295,9 +300,8 @@ mod tests {
     use super::*;
 
     fn drawn_parts(block: &str, areas: &[(AreaKind, String)]) -> Vec<String> {
-        let area = |(kind, block): &(AreaKind, String)| {
-            Area::new(*kind, block.parse().unwrap(), "a")
-        };
+        let area =
+            |(kind, block): &(AreaKind, String)| Area::new(*kind, block.parse().unwrap(), "a");
         let areas: Vec<Area> = areas.iter().map(area).collect();
         let parts = parts(block.parse().unwrap(), &areas.iter().collect::<Vec<_>>());
         parts.iter().map(Block::to_string).collect()
@@ -346,7 +350,14 @@ mod tests {
         assert_eq!(data.areas.depth, [0, 8, 8]);
         let drawn = data.panels.iter();
         let drawn: Vec<_> = drawn
-            .map(|panel| (&*panel.cidr, panel.within.as_deref(), panel.end, &*panel.around))
+            .map(|panel| {
+                (
+                    &*panel.cidr,
+                    panel.within.as_deref(),
+                    panel.end,
+                    &*panel.around,
+                )
+            })
             .collect();
         assert_eq!(
             drawn,
