@@ -267,6 +267,134 @@ fn a_browser_searches_zooms_and_follows_links() {
     assert_eq!(browser.complaints().unwrap(), Vec::<String>::new());
 }
 
+/// Twelve pools of both families, with three nodes each.
+fn twelve_racks() -> Folder {
+    let rack = |number: usize| {
+        pool(
+            &format!("rack-{number}"),
+            &format!(
+                "{{cidrs: [10.{}.0.0/16, \"fd00:{number}::/48\"], blockSize: {{ipv4: 24, ipv6: 64}}, nodeSelector: {{matchLabels: {{rack: r{number}}}}}}}",
+                20 + number
+            ),
+        )
+    };
+    let nodes = (1..=12).flat_map(|rack| {
+        (0..3).map(move |block| {
+            let blocks = format!(
+                r#""podCIDRs":["10.{}.{block}.0/24","fd00:{rack}:0:{block}::/64"]"#,
+                20 + rack
+            );
+            let name = format!("node-{rack}-{block}");
+            node(&name, &format!("r{rack}"), &blocks)
+        })
+    });
+    let nodes: Vec<String> = nodes.collect();
+    let racks: Vec<String> = (1..=12).map(rack).collect();
+    let settings = r#""ipam":"kubernetes","enable-ipv4":"true","enable-ipv6":"true""#;
+    Folder::new(&[
+        ("cluster.yaml", &cluster("1.19.3", settings, &nodes)),
+        ("pools/racks.yaml", &racks.join("---\n")),
+    ])
+}
+
+/// The texts that the canvas draws, with their rectangles.
+const WRITTEN: &str = "const written = [];
+    const drawing = CanvasRenderingContext2D.prototype, write = drawing.fillText;
+    drawing.fillText = function (text, x, y) {
+        const { width, actualBoundingBoxAscent: above } = this.measureText(text);
+        if (this.canvas.id === 'map') written.push([text, x, y - above, width, above]);
+        write.call(this, text, x, y);
+    };
+    dispatchEvent(new Event('resize'));
+    return new Promise((done) => {
+        requestAnimationFrame(() => requestAnimationFrame(() => done(written)));
+    })";
+
+#[test]
+fn no_label_covers_another_and_each_pool_looks_different() {
+    let browser = or_skip!(Browser::start(ColourScheme::Light));
+    let folder = twelve_racks();
+    page(&folder);
+    for (width, after) in [(1300, ""), (1300, "#10.21.1.0/24"), (400, "")] {
+        browser.resize(width, 800).unwrap();
+        browser.open(&folder.join("map.html"), after).unwrap();
+        drawn(&browser);
+        let written = browser.evaluate(WRITTEN).unwrap();
+        let written: Vec<(String, f64, f64, f64, f64)> = serde_json::from_value(written).unwrap();
+        let overlap = written.iter().enumerate().find_map(|(place, one)| {
+            let (_, x, y, w, h) = one;
+            let covers = |other: &&(String, f64, f64, f64, f64)| {
+                let (_, ox, oy, ow, oh) = other;
+                x < &(ox + ow) && ox < &(x + w) && y < &(oy + oh) && oy < &(y + h)
+            };
+            written[place + 1..]
+                .iter()
+                .find(covers)
+                .map(|other| (one, other))
+        });
+        assert_eq!(overlap, None, "{width} {after}");
+        let has = |text: &str| written.iter().any(|one| one.0 == text);
+        let labels: &[&str] = match after {
+            "" => &["IPv4", "rack-1: 3 of 256 blocks"],
+            _ => &["node-1-1", "10.21.1.0/24"],
+        };
+        for label in labels {
+            assert!(has(label), "{width} {after}: {label} in {written:?}");
+        }
+        let width_of_page = browser.evaluate("return document.documentElement.scrollWidth");
+        assert_eq!(width_of_page.unwrap(), width);
+    }
+    let swatches = "return [...document.querySelectorAll('#legend li')]
+        .filter((row) => row.innerText.startsWith('rack-'))
+        .map((row) => row.querySelector('canvas').toDataURL())";
+    let swatches = browser.evaluate(swatches).unwrap();
+    let swatches = swatches.as_array().unwrap();
+    let different: BTreeSet<&str> = swatches.iter().filter_map(Value::as_str).collect();
+    assert_eq!((swatches.len(), different.len()), (12, 12));
+}
+
+#[test]
+fn empty_space_of_ipv6_is_not_drawn() {
+    let data = data(&page(&twelve_racks()));
+    let panels = data["panels"].as_array().unwrap().iter();
+    let drawn: Vec<(&str, &str)> = panels
+        .filter(|panel| panel["family"] == "IPv6")
+        .map(|panel| {
+            (
+                panel["cidr"].as_str().unwrap(),
+                panel["within"].as_str().unwrap_or_default(),
+            )
+        })
+        .collect();
+    assert_eq!(drawn[0], ("fd00:1::/56", "fd00:1::/48"));
+    assert_eq!(drawn.len(), 12, "{drawn:?}");
+}
+
+#[test]
+fn a_search_for_an_address_selects_the_innermost_area() {
+    let browser = or_skip!(Browser::start(ColourScheme::Light));
+    // The block of the node is the whole pool.
+    let folder = Folder::new(&[
+        (
+            "cluster.yaml",
+            &cluster(
+                "1.19.3",
+                KUBERNETES,
+                &[node("n1", "a", &holds("10.20.4.0/24"))],
+            ),
+        ),
+        (
+            "pools/a.yaml",
+            &pool("a", "{cidrs: [10.20.4.0/24], blockSize: {ipv4: 24}}"),
+        ),
+    ]);
+    page(&folder);
+    browser.open(&folder.join("map.html"), "").unwrap();
+    browser.press("/10.20.4.7\u{e007}").unwrap();
+    drawn(&browser);
+    details(&browser).assert_has("node block");
+}
+
 #[test]
 fn hostile_names_stay_text_and_dark_is_another_picture() {
     let browser = or_skip!(Browser::start(ColourScheme::Light));

@@ -60,6 +60,12 @@ fn each_report_is_one_page_that_says_everything() {
     let title = browser.evaluate("return document.title").unwrap();
     assert_eq!(title, "Plan of pools");
     plan_page.assert_lacks("<script");
+    let header = browser.evaluate("return document.querySelector('dl').innerText");
+    let header = header.unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    for part in ["cluster.yaml", "1.19.3", "Time", version] {
+        header.as_str().unwrap().assert_has(part);
+    }
 
     for (command, title, code) in [
         (&["doctor", "--fail-on", "never"][..], "Doctor: ", 0),
@@ -75,6 +81,32 @@ fn each_report_is_one_page_that_says_everything() {
         let heading = heading.as_str().unwrap();
         assert!(heading.starts_with(title), "{heading}");
     }
+}
+
+/// The first lines of a comment, which tell the verdict and the risks.
+#[test]
+fn a_report_has_the_risks_of_the_comment() {
+    let browser = or_skip!(Browser::start(ColourScheme::Light));
+    let folder = examples::copy(&repository().join("examples/move"));
+    let html = page(&folder, &["plan", "--fail-on", "never"], 0);
+    html.assert_has("<details open><summary>pool <code>rack-b</code>, 1 change</summary>");
+    browser.resize(400, 800).unwrap();
+    let text = shown(&browser, &folder);
+    let comment = folder.run(&[&["comment", "--dry-run"], &ON_CLUSTER[..]].concat());
+    let comment = comment.expect(0).stdout.replace(['`', '*'], "");
+    let lines = comment.lines().map(|line| line.trim_start_matches("- "));
+    let of_move = |line: &&str| {
+        ["Look at first: ", "Pods: ", "How: ", "Way back: "]
+            .iter()
+            .any(|start| line.starts_with(start))
+    };
+    let told: Vec<&str> = lines.filter(of_move).collect();
+    assert_eq!(told.len(), 4, "{comment}");
+    for line in told {
+        text.assert_has(line);
+    }
+    let width = browser.evaluate("return document.documentElement.scrollWidth");
+    assert_eq!(width.unwrap(), 400);
 }
 
 #[test]
@@ -94,7 +126,7 @@ fn text_of_the_cluster_is_text_in_a_report() {
             &browser,
             "return [...document.querySelectorAll('*')].map((one) => one.tagName)",
         );
-        let ours = "BODY CODE DETAILS H1 H2 HEAD HTML LI MAIN META P PRE STRONG STYLE SUMMARY TABLE TBODY TD TH THEAD TITLE TR UL";
+        let ours = "BODY CODE DD DETAILS DL DT H1 H2 HEAD HTML LI MAIN META P PRE STRONG STYLE SUMMARY TABLE TBODY TD TH THEAD TITLE TR UL";
         let ours = ours.split(' ').map(str::to_owned).collect();
         let foreign: Vec<_> = tags.difference(&ours).collect();
         assert!(foreign.is_empty(), "{command}: {foreign:?}");

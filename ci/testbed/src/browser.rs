@@ -112,6 +112,17 @@ impl Browser {
         self.post("/url", &json!({"url": url})).map(drop)
     }
 
+    /// Shows pages as in a window of this size, in points. A real window has a least width.
+    ///
+    /// # Errors
+    /// Fails if the browser does not take the size.
+    pub fn resize(&self, width: u32, height: u32) -> Result<()> {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let command = json!({"cmd": "Emulation.setDeviceMetricsOverride", "params": size});
+        self.post("/goog/cdp/execute", &command).map(drop)
+    }
+
     /// The result of a script of the test on the page, after its promise is settled.
     ///
     /// # Errors
