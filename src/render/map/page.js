@@ -166,7 +166,9 @@
   const all = () => fitted(0, 0, picture.width, picture.height, 1);
   // Smaller letters cannot be read: then the picture starts at its top, and goes on below.
   const SMALLEST = 0.85, LARGEST = 2;
+  let arranged = 0;
   const arrange = () => {
+    arranged = canvas.clientWidth;
     const least = Math.max(0, ...panels.map((panel) => panel.room)) + 2 * MARGIN;
     let best = { scale: 0, room: least };
     for (let room = least; room < least * 30; room *= 1.1) {
@@ -719,7 +721,12 @@
   byId("state").addEventListener("change", schedule);
   theme.addEventListener("change", repaint);
   addEventListener("hashchange", follow);
-  addEventListener("resize", () => { resize(1); arrange(); if (selected >= 0) select(selected, true); schedule(); });
+  addEventListener("resize", () => {
+    resize(1);
+    // A phone changes the height alone when it hides its bars.
+    if (canvas.clientWidth !== arranged) arrange();
+    schedule();
+  });
   addEventListener("beforeprint", () => { resize(3); Object.assign(view, all()); drawAll(); });
   addEventListener("afterprint", () => { resize(1); schedule(); });
 
