@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::files::Revision;
 use super::target::read_cluster;
 use super::{Common, ExitStatus, Format, output};
-use crate::render::{Detail, ExaminationDocument, examination, examination_markdown, junit, sarif};
+use crate::render::{ExaminationDocument, examination, examination_markdown, junit, sarif};
 use ipam_cilium::observed::{Evidence, Observed};
 use ipam_cluster::Extent;
 use ipam_controller::{Loaded, Scope, load};
