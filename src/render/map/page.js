@@ -300,14 +300,14 @@
     const right = Math.min(rect[0] + rect[2], canvas.clientWidth) - 3;
     const bottom = Math.min(rect[1] + rect[3], canvas.clientHeight) - 3;
     const shown = wanted.map((line) => clipped(line, right - x - 8)).filter((line) => line !== "");
-    if (shown.length === 0) return;
+    if (shown.length === 0) return false;
     const w = Math.max(...shown.map((line) => context.measureText(line).width)) + 8, h = 16 * shown.length + 2;
-    if (x + w > right + 1 || y + h > bottom + 1) return;
+    if (x + w > right + 1 || y + h > bottom + 1) return false;
     const places = [[x, y], [right - w, y], [x, bottom - h], [right - w, bottom - h], [(x + right - w) / 2, (y + bottom - h) / 2]];
     const place = places
       .map((at) => [...at, w, h])
       .find((box) => !labels.some((other) => overlaps(box, other)) && !covering.some((other) => overlaps(box, other)));
-    if (!place) return;
+    if (!place) return false;
     labels.push(place);
     context.globalAlpha = 0.9;
     context.fillStyle = style.card;
@@ -315,6 +315,7 @@
     context.globalAlpha = 1;
     context.fillStyle = style.text;
     shown.forEach((line, number) => context.fillText(line, place[0] + 4, place[1] + 13 + 16 * number));
+    return true;
   };
   const labelAreas = (panel, rect, seen) => {
     context.font = font(12);
@@ -329,9 +330,10 @@
         const isSame = ox === x && oy === y && ow === w && oh === h;
         if (!isSame && overlaps(drawn[at], drawn[other])) covering.push(drawn[other]);
       }
-      const name = text(areas.owner[i]), more = isRange(i) ? `${areas.cidr[i]}  ${nameAndUse(i)}` : "";
-      const isLong = more !== "" && context.measureText(more).width < w - 16;
-      label(isLong ? [more] : h > 44 && !isRange(i) ? [name, areas.cidr[i]] : [name], [x, y, w, h], covering);
+      const name = text(areas.owner[i]);
+      const whole = isRange(i) ? [`${areas.cidr[i]}  ${nameAndUse(i)}`] : [name, areas.cidr[i]];
+      const fits = whole.every((line) => context.measureText(line).width < w - 16);
+      if (!fits || !label(whole, [x, y, w, h], covering)) label([name], [x, y, w, h], covering);
     }
     // The title, where the one above is out of sight.
     if (rect[1] < TITLE) label([panel.title], rect, drawn.filter((_, at) => !isRange(seen[at][0])));
