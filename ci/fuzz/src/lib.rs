@@ -1,11 +1,11 @@
-//! Mutations of JSON that keep it JSON, beside libFuzzer's own: most of its leave nothing that can
-//! be parsed.
+//! Mutations of JSON that leave valid JSON. Most of libFuzzer's own mutations leave text that no
+//! longer parses.
 //!
-//! Knows only a few words that are worth trying, nothing else about the fuzzed code.
+//! Knows nothing about the fuzz targets except a few words that their fields may contain.
 
 use serde_json::{Value, json};
 
-/// Texts that some field may take.
+/// Values that some field of a fuzz target accepts.
 const WORDS: &[&str] = &[
     "",
     "n1",
@@ -45,7 +45,7 @@ const WORDS: &[&str] = &[
     "\u{202e}\u{61c}",
 ];
 
-/// SplitMix64: small, and the same for the same seed.
+/// The SplitMix64 random generator: small, and deterministic for a seed.
 struct Dice(u64);
 
 impl Dice {

@@ -1,8 +1,8 @@
-//! How far a check goes. Knows nothing of what is checked.
+//! The limits of a check. Knows nothing about the protocol itself.
 
 use std::fmt;
 
-/// What the writes are.
+/// The writes that appliers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteKind {
     /// Changes of a Node, guarded by its UID and resourceVersion.
@@ -16,7 +16,7 @@ pub enum WriteKind {
 pub enum Moves {
     /// As in the planner today: a node keeps its block.
     Refused,
-    /// A node that is pinned to another block than it holds is moved; each move counts as a
+    /// A node that is pinned to a block other than its own is moved. Each move counts as a
     /// disturbance.
     Planned,
 }
@@ -24,37 +24,36 @@ pub enum Moves {
 /// What becomes of a CiliumNode whose owner is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Garbage {
-    /// Kubernetes deletes it later; until then it has no owner.
+    /// Kubernetes deletes the CiliumNode. Until then no agent becomes its owner.
     Collected,
-    /// The agent of a later Node of that name may be faster and make it its own.
+    /// The agent of a later Node of that name may become its owner first.
     Adopted,
 }
 
-/// Whether it is looked at what a single applier would bring about from each state.
+/// Whether the check also looks at what a single applier achieves from each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It is not.
+    /// Progress is not checked.
     Unchecked,
-    /// From each of them an applier that has the cluster to itself gets blocks to all nodes, as far
-    /// as there are any.
+    /// From each state, an applier that runs alone assigns a block to each node, or uses all blocks
+    /// if there are fewer blocks than nodes.
     Checked,
 }
 
-/// The size of the world, and how often it may be disturbed. Pins differ from decision to decision,
-/// appliers are killed at any step, and quarantined blocks become free at any moment, all without
-/// limit.
+/// The size of the world, and the number of disturbances. Not limited: changes of pins between
+/// decisions, kills of appliers at any step, and quarantined blocks that become free at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// What the writes are.
+    /// The writes that appliers send.
     pub writes: WriteKind,
-    /// Appliers at the same time; a killed one starts afresh.
+    /// Concurrent appliers. A killed applier starts again.
     pub appliers: u8,
     /// Names of nodes.
     pub nodes: u8,
     /// Blocks of the one pool.
     pub blocks: u8,
-    /// Heartbeats, deletions of a Node, releases by a person, deletions of a CiliumNode by a
-    /// person, and moves, all together. That a deleted node comes back costs nothing.
+    /// Total number of heartbeats, Node deletions, manual releases, manual CiliumNode deletions
+    /// and moves. The return of a deleted node does not count.
     pub disturbances: u8,
     /// Changes whose blocks are claimed together.
     pub batch: u8,
@@ -62,7 +61,7 @@ pub struct Bounds {
     pub moves: Moves,
     /// What becomes of a CiliumNode whose owner is gone.
     pub garbage: Garbage,
-    /// Whether the model checks progress in addition to uniqueness.
+    /// Whether progress is checked in addition to uniqueness.
     pub progress: Progress,
 }
 

@@ -233,14 +233,14 @@ impl Decisions {
 
     fn understood<T: Default>(&self, answer: Result<T>) -> T {
         answer.unwrap_or_else(|error| {
-            // The first one is reported.
+            // Only the first error is reported.
             let _ = self.failure.set(error);
             T::default()
         })
     }
 }
 
-/// Nodes that a directory would have elsewhere than they are.
+/// Nodes with a block other than the one to which a directory pins them.
 fn moved_by(pins: &[(NodeIndex, BlockIndex)], seen: &Seen) -> Vec<NodeIndex> {
     let held = |node: NodeIndex| seen.nodes[usize::from(node)].and_then(|node| node.shown);
     let moves = pins

@@ -1,12 +1,12 @@
-//! Checks the claims protocol state by state: what appliers that run, stop and are killed anywhere
-//! do to a small cluster.
+//! Checks the claims protocol state by state: what appliers that run, stop and are killed at any
+//! step do to a small cluster.
 //!
-//! What is decided is asked of `cilium_ipam` itself, and never of a copy. Here are only the steps
-//! between the decisions, and a cluster that is as unkind as Kubernetes may be.
+//! All decisions come from the code of `cilium-ipam` itself, never from a copy. The model adds only
+//! the steps between the decisions, and a cluster with every behaviour that Kubernetes allows.
 //!
 //! Left out: undo plans, blocks of several sizes or families, `spec.podCIDRs` that stay once
-//! written, and people who delete the claims. A creation counts on Kubernetes to collect it when
-//! its owner is gone before any agent takes it over ([`Garbage`]).
+//! written, and people who delete the claims. A creation relies on Kubernetes to delete the
+//! object after its owner, before any agent takes it over ([`Garbage`]).
 
 mod applier;
 mod bounds;

@@ -1,10 +1,10 @@
-//! A short list that is copied as a whole: states are copied and compared millions of times, and
-//! allocating it each time would be most of the cost.
+//! A short list without heap memory: states are copied and compared millions of times, and an
+//! allocation for each copy would be most of the cost.
 
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
-/// The most nodes, blocks or appliers of a world.
+/// Maximum number of nodes, blocks or appliers in a world.
 pub(crate) const MOST: usize = 3;
 
 /// Up to [`MOST`] values.
@@ -15,12 +15,12 @@ pub(crate) struct List<T> {
 }
 
 impl<T: Copy + Default> List<T> {
-    /// That many equal entries.
+    /// `count` copies of a value.
     pub(crate) fn of(value: T, count: u8) -> List<T> {
         (0..count).map(|_| value).collect()
     }
 
-    /// Takes the first ones out, `count` at the most.
+    /// Removes and returns the first values, at most `count`.
     pub(crate) fn take_first(&mut self, count: usize) -> List<T> {
         let (first, rest) = self.split_at(count.min(self.len()));
         let (first, rest) = (

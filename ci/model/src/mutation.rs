@@ -1,8 +1,8 @@
-//! The rules of the protocol, each taken away on its own. A model that does not fail without a rule
-//! does not test it.
+//! The rules of the protocol, each removed on its own. A model that does not fail without a rule
+//! does not test that rule.
 //!
-//! The effect of a mutation on claims that were read is told here; where the steps of an applier
-//! differ, they ask.
+//! This module applies a mutation to claims that were read. The steps of an applier check for the
+//! mutations that change them.
 
 use crate::bounds::{Bounds, Moves};
 use crate::state::{CiliumNode, Claim, Guard, Node, Seen};
@@ -12,26 +12,26 @@ use crate::state::{CiliumNode, Claim, Guard, Node, Seen};
 pub enum Mutation {
     /// Nothing is claimed.
     NoClaims,
-    /// The claims are replaced whatever version they are by now.
+    /// The claims are replaced without a check of their version.
     BlindReplacement,
     /// The writes are sent although the claims could not be replaced.
     WritesAfterLostSwap,
-    /// The writes are sent first and claimed then.
+    /// The writes are sent before they are claimed.
     WritesBeforeSwap,
-    /// Who finds a claim for a node without a block writes it at once, for the version of the Node
-    /// that it sees.
+    /// An applier that finds a claim for a node without a block writes the block at once, for the
+    /// version of the Node that it sees.
     FoundClaimFinishedWithoutSwap,
-    /// Who takes a claim over leaves the version in it that it was made for.
+    /// An applier that takes over a claim keeps the Node version in that claim.
     FoundClaimNotRenewed,
-    /// Claims that were found count for nothing.
+    /// Claims that were found are ignored.
     FoundClaimsDropped,
-    /// Claims in force keep nothing from being given, and conflicts with them are overlooked.
+    /// Claims in force do not prevent assignments, and conflicts with them are ignored.
     ClaimsInForceIgnored,
     /// A claim is dropped because its Node shows another block.
     DroppedAsAnotherBlockIsShown,
-    /// An applier drops its claims when it has given up waiting for the answers.
+    /// An applier drops its claims when it stops waiting for the answers.
     DroppedUnanswered,
-    /// An applier drops its claims at the end whatever version the claims are by now.
+    /// An applier drops its claims at the end without a check of their version.
     BlindClose,
     /// A write does not depend on the UID.
     NoUid,
@@ -51,7 +51,7 @@ pub enum Mutation {
     CreationDroppedAsAnotherBlockIsShown,
     /// The claim of a creation is dropped because the resourceVersion of its Node has moved.
     CreationDroppedAsVersionMoved,
-    /// What is created has no owner, so nothing takes it away when its Node is gone.
+    /// A created CiliumNode has no owner, so Kubernetes does not delete it after its Node.
     CreationWithoutOwner,
 }
 
@@ -80,7 +80,7 @@ impl Mutation {
         Mutation::CreationWithoutOwner,
     ];
 
-    /// Bounds within which it does harm, and hardly wider ones.
+    /// Bounds just wide enough for the mutation to do harm.
     pub fn bounds(self) -> Bounds {
         let guarded = Bounds {
             disturbances: 1,
@@ -114,7 +114,7 @@ impl Mutation {
             Mutation::CreationDroppedWhenApplied
             | Mutation::CreationDroppedAsVersionMoved
             | Mutation::CreationWithoutOwner => creation,
-            // One that is killed in between is enough, and a second one makes the way there long.
+            // One applier that is killed in between is enough. A second one makes the trace long.
             Mutation::CreationDroppedWhenShown => Bounds {
                 appliers: 1,
                 ..creation
@@ -127,7 +127,7 @@ impl Mutation {
         }
     }
 
-    /// What an applier takes for the claims that it has read.
+    /// The applier's view of its reads under this mutation.
     pub(crate) fn misread(self, seen: &Seen) -> Seen {
         let mut misread = *seen;
         for (block, spoken) in (0..).zip(&mut misread.claims) {
@@ -167,7 +167,7 @@ impl Mutation {
             Mutation::CreationDroppedAsAnotherBlockIsShown => {
                 is_creation && created.is_some_and(|object| object.block != block)
             }
-            // These are about something else than what is read.
+            // These mutations do not change what is read.
             Mutation::BlindReplacement
             | Mutation::WritesAfterLostSwap
             | Mutation::WritesBeforeSwap
@@ -187,7 +187,7 @@ impl Mutation {
         }
     }
 
-    /// Whether an applier goes on although the claims are not any more what it has read.
+    /// Whether an applier continues although the claims have changed since it read them.
     pub(crate) fn lets_outdated_appliers_act(self) -> bool {
         matches!(
             self,

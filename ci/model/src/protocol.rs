@@ -1,7 +1,7 @@
 //! The protocol as a model: which steps are possible in a state, and what each leads to.
 //!
-//! The order of the steps is told here and in `applier`; what is decided in them is asked of the
-//! program itself.
+//! This module and `applier` define the order of the steps. The decisions in the steps come from
+//! the code of `cilium-ipam` itself.
 
 use anyhow::{Result, ensure};
 use stateright::{Model, Property};
@@ -17,13 +17,13 @@ use crate::state::{
 use crate::world::{Event, World, held, new_node};
 use worlds::invariants::{Invariant, shared};
 
-/// No two Nodes that live have the same block.
+/// No two existing Nodes have the same block.
 pub(crate) const UNIQUE: &str = Invariant::NoSharedBlock.name();
-/// All nodes live, and those that can have a block have one.
+/// All nodes exist, and each has a block unless the blocks have run out.
 pub(crate) const SERVED: &str = "all nodes are served";
-/// So they do, and one of them was deleted before.
+/// As [`SERVED`], and one of the nodes was deleted before.
 pub(crate) const SERVED_AGAIN: &str = "a node that came back is served";
-/// So does every node once an applier has the cluster to itself.
+/// Each node gets a block once an applier runs alone.
 pub(crate) const PROGRESSES: &str = "a single applier serves all nodes";
 
 /// What an applier does next.
@@ -34,7 +34,7 @@ pub(crate) enum Step {
     Decide(u8),
     /// It replaces the claims, and sends the writes of a batch.
     Swap,
-    /// So it does, and has not settled yet what has landed of the batches before.
+    /// As `Swap`, but the landed writes of the earlier batches are not settled yet.
     SwapUnsettled,
     /// It tells the cluster which claims its writes have settled.
     Close,
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
 pub(crate) enum Flight {
     /// Its applier waits for the answer.
     Awaited { applier: usize, write: usize },
-    /// No process does.
+    /// No applier waits for the answer.
     Forgotten(usize),
 }
 
@@ -156,7 +156,7 @@ impl Protocol {
             .then(|| self.world().land(state, &change))?
     }
 
-    /// Forgets facts that cannot matter any more, so that fewer states are distinct.
+    /// Drops state that no longer makes a difference, so that there are fewer distinct states.
     fn forget_the_indifferent(&self, state: &mut State) {
         // Such an applier can only fail at its next swap, as a killed one does.
         if !self
@@ -309,7 +309,7 @@ fn is_later(state: &State, node: NodeIndex) -> bool {
     state.node(node).is_some_and(|node| node.uid > 0) && !held(state, node).is_empty()
 }
 
-/// Whether every living node has a block.
+/// Whether each existing node has a block, or all blocks are used.
 pub(crate) fn is_served(state: &State) -> bool {
     let living = state
         .nodes

@@ -1,4 +1,4 @@
-//! Between the numbers of a state and the values that the program itself works with. Decides
+//! Converts between the numbers of a state and the values that `cilium-ipam` works with. Decides
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -21,13 +21,13 @@ use ipam_desired::Desired;
 use ipam_plan::plan::{Action, Edit, NodeChange, Reason};
 use worlds::documents::{directory, document, pool};
 
-/// The time of all decisions. Claims whose quarantine has ended became free at this moment.
+/// Time of all decisions. A quarantine that has ended ended at exactly this time.
 pub(crate) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Duration of a quarantine. Any duration above zero does.
+/// Duration of a quarantine. Any duration above zero works.
 pub(crate) const QUARANTINE: SignedDuration = SignedDuration::from_mins(10);
 
-/// Nodes that a planner is to see as if nothing were theirs, so that it plans their move.
+/// Nodes that the planner sees without a block, so that it plans their move.
 pub(crate) type Hidden<'h> = &'h [NodeIndex];
 
 /// The names of everything.
@@ -153,7 +153,7 @@ impl Names {
             spec: PerFamily::NONE,
             annotation: annotation.into_iter().collect(),
             old_annotation: annotation.into_iter().collect(),
-            // What is hidden from the choice for this node is taken for all others.
+            // The planner does not see this block for this node, but it is in use for all others.
             shown: block.into_iter().collect(),
             unreadable_spec: None,
             unreadable_annotation: None,
@@ -169,7 +169,7 @@ impl Names {
         }
     }
 
-    /// The claims as the program keeps them.
+    /// The claims as `cilium-ipam` stores them.
     pub(crate) fn claims(&self, claims: &Claims) -> RealClaims {
         let mut real = RealClaims::default();
         for (block, spoken) in self.blocks.iter().zip(claims) {

@@ -8,8 +8,8 @@ use crate::state::{
     State, Version,
 };
 
-/// The first resourceVersion of every Node: a later Node of the same name has versions that an
-/// earlier one had.
+/// The first resourceVersion of every Node: a later Node of the same name repeats the versions of
+/// the earlier one.
 const FIRST_VERSION: Version = 0;
 
 /// What happens without any applier.
@@ -21,7 +21,7 @@ pub(crate) enum Event {
     /// A person clears the block of a Node.
     Released(NodeIndex),
     CiliumNodeDeleted(NodeIndex),
-    /// Kubernetes deletes objects whose owner is gone.
+    /// Kubernetes deletes a CiliumNode whose owner no longer exists.
     GarbageCollected(NodeIndex),
     /// The agent of a Node writes its own Node as the owner.
     Adopted(NodeIndex),
@@ -30,7 +30,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// How many of the disturbances it uses up.
+    /// Number of disturbances that the event uses.
     pub(crate) fn cost(self) -> u8 {
         match self {
             Event::Heartbeat(_)
@@ -55,7 +55,7 @@ pub(crate) fn new_node(uid: u8) -> Node {
     }
 }
 
-/// The rules of the API server, less the one that a mutation takes away.
+/// The rules of the API server, without the rule that a mutation removes.
 #[derive(Clone, Copy)]
 pub(crate) struct World {
     pub writes: WriteKind,

@@ -286,8 +286,8 @@ impl<'h> History<'h> {
         }
     }
 
-    /// Nothing goes wrong any more: those that run come to their ends, and one more apply or a few
-    /// bring what the files say.
+    /// Without further faults, the running appliers end, and a few more applies reach the desired
+    /// state.
     fn settle(&mut self) -> Result<(), Vec<String>> {
         self.cluster.disable_faults();
         while !self.appliers.is_empty() {
@@ -303,7 +303,7 @@ impl<'h> History<'h> {
             if !broken.is_empty() {
                 return Err(broken.iter().map(ToString::to_string).collect());
             }
-            // Even without work, the first one quarantines claims without a node.
+            // Even without changes, the first apply quarantines the blocks of abandoned claims.
             if plan.changes.is_empty() && settled_by > 0 {
                 return settled(&plan);
             }
@@ -322,7 +322,7 @@ impl<'h> History<'h> {
     }
 }
 
-/// A permanently blocked change has another cause than claims that never end.
+/// Changes that stay blocked must not be blocked by abandoned claims or duplicate blocks.
 fn settled(plan: &Plan) -> Result<(), Vec<String>> {
     let is_stuck = |reason: &BlockedReason| {
         matches!(

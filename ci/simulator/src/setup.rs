@@ -53,25 +53,25 @@ fn dual_stack() -> String {
     )
 }
 
-/// More blocks than nodes, so that a node without one is not for want of blocks, and the lowest
-/// free one is soon somebody else's. Machines come back at any time of a life, so what rests, rests
-/// for all of it.
+/// More blocks than nodes, so that no node lacks a block because the pool is full, and another node
+/// soon gets the lowest free block. Machines come back at any time of a history, so a quarantine
+/// lasts for the whole history.
 fn room() -> String {
     pool("all", "{cidrs: [10.0.0.0/24], blockSize: 30}")
 }
 
 impl Setups {
-    /// Reads them.
+    /// Reads the directories of all setups.
     ///
     /// # Panics
-    /// Files of ours that have faults.
+    /// If the files of the simulator are invalid.
     #[must_use]
     pub fn new() -> Setups {
         let (closed, open) = (
             json!({"ipam": "kubernetes"}),
             json!({"ipam": "kubernetes", "annotate-k8s-node": "true"}),
         );
-        // Directories that want one block for different nodes, as before and after a change in Git.
+        // Directories that pin one block to different nodes, as before and after a change in Git.
         let two_pins = [pin("n1", "10.0.0.4/31"), pin("n2", "10.0.0.4/31")];
         let pinned = |settings: Option<&str>| -> Vec<Directory> {
             let documents: Vec<String> = pools().into_iter().chain(settings.map(policy)).collect();

@@ -1,9 +1,11 @@
-//! The kubelets of the two nodes, and the DaemonSet of Cilium's agents, with only what a migration
-//! notices them: a Pod that is bound to a node gets its network from the node's real agent, a Pod
-//! that is deleted loses it, and an agent whose Pod is deleted is started again with the settings
-//! of `cilium-config` and of the `CiliumNodeConfig`s.
+//! The kubelets of the two nodes, and the DaemonSet of Cilium's agents. Only behaviour that affects
+//! a migration is implemented:
+//! - A Pod that is bound to a node gets its network from the node's real agent. A deleted Pod loses
+//!   its network.
+//! - An agent whose Pod is deleted starts again with the settings of `cilium-config` and of the
+//!   `CiliumNodeConfig`s.
 //!
-//! It knows nothing of pools, or of what is migrated. Containers do not run.
+//! It knows nothing about pools or migrations. Containers do not run.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const AGENTS: &str = "/api/v1/namespaces/kube-system/pods";
 const DAEMON_SET: &str = "/apis/apps/v1/namespaces/kube-system/daemonsets/cilium";
 
-/// Both kubelets. Dropping them ends them; the agents and the Pods' networks stay.
+/// Both kubelets. Dropping this value stops them; the agents and the Pods' networks stay.
 #[derive(Debug)]
 pub struct AgentKubelets {
     ends: Arc<AtomicBool>,
@@ -41,12 +43,13 @@ struct Kubelet {
     kubeconfig: PathBuf,
     /// UIDs of the Pods that were started.
     started: BTreeSet<String>,
-    /// UIDs of the agents' Pods that are said to be ready.
+    /// UIDs of the agents' Pods that the kubelet reported as ready.
     ready: BTreeSet<String>,
 }
 
 impl AgentKubelets {
-    /// Starts them. The cluster must hold the Nodes and the DaemonSet `cilium` in `kube-system`.
+    /// Starts both kubelets. The cluster must have the Nodes, and the DaemonSet `cilium` in
+    /// `kube-system`.
     #[must_use]
     pub fn start(nodes: &Arc<AgentNodes>, plane: &ControlPlane, programs: &Programs) -> Self {
         let ends = Arc::new(AtomicBool::new(false));

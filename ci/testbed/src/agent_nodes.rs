@@ -1,8 +1,8 @@
 //! Two nodes: guests with the real cilium-agent that stay up, on one wire, so that Pods of one can
 //! reach Pods of the other. Pods are network namespaces that Cilium's own CNI plugin attaches.
 //!
-//! It knows nothing of pools, plans, or of how a node is moved: the caller starts and stops the
-//! agents, and adds and removes Pods, as a kubelet would.
+//! It knows nothing about pools, plans or migrations: the caller starts and stops the agents, and
+//! adds and removes Pods, as a kubelet would.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,8 +21,8 @@ use crate::process::Server;
 use crate::vm::{HOST, HOST_IN_GUEST, read, scripts};
 use crate::wait::PATIENCE;
 
-/// What every agent here is set to, as `cilium-config` holds it: Pods reach each other by routes on
-/// the wire, and nothing is on that neither addresses nor routes require.
+/// Settings of every agent, as in `cilium-config`: Pods reach each other by routes on the wire, and
+/// features that neither addresses nor routes require are off.
 pub const SETTINGS: [(&str, &str); 13] = [
     ("routing-mode", "native"),
     ("ipv4-native-routing-cidr", "10.0.0.0/8"),
@@ -39,14 +39,14 @@ pub const SETTINGS: [(&str, &str); 13] = [
     ("enable-ipv6", "false"),
 ];
 const TOOL: &str = "/agent/node";
-/// What `node.sh` writes into the agent's log before it starts it.
+/// The line that `node.sh` writes to the agent's log before it starts the agent.
 const START_MARK: &str = "node: the agent starts";
-/// The agent's log line at the end of its start.
+/// Log message of an agent that has started.
 const STARTED: &str = "Daemon initialization completed";
-/// Lines of an agent's log that say why it has ended.
+/// Number of the last log lines that show why an agent has ended.
 const LOG_TAIL: usize = 20;
 
-/// Both nodes of a wire. Dropping them ends the guests.
+/// Both nodes of a wire. Dropping this value stops the guests.
 #[derive(Debug)]
 pub struct AgentNodes {
     /// The first has 192.0.2.1 on the wire, the second 192.0.2.2.
@@ -115,7 +115,7 @@ fn address(number: usize) -> String {
     format!("192.0.2.{number}")
 }
 
-/// The input of a guest.
+/// Number and files of a guest.
 struct Input {
     number: usize,
     /// Files by their names.

@@ -73,13 +73,13 @@ pub struct AgentVm {
 /// What one boot of the guest does.
 #[derive(Debug, Clone)]
 pub struct AgentRun {
-    /// The Node that the agent takes itself for. Its addresses should hold an `InternalIP`.
+    /// The agent's Node. Its addresses should include an `InternalIP`.
     pub node: String,
     /// The agent's option of that name.
     pub annotate_k8s_node: AnnotateK8sNode,
-    /// How long the agent may take to get ready, from its start.
+    /// How long the agent may take from its start until it is ready.
     pub limit: Duration,
-    /// More flags for the agent; they win over those given by itself.
+    /// More flags for the agent. They override the default flags.
     pub flags: Vec<String>,
     /// Whether a router stands beside the guest.
     pub router: RouterBeside,
@@ -89,9 +89,9 @@ pub struct AgentRun {
 /// is of AS 65000 and peers with AS 65001.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouterBeside {
-    /// There is one.
+    /// A router runs beside the guest.
     Frr,
-    /// There is none.
+    /// The guest has no router.
     None,
 }
 

@@ -1,5 +1,5 @@
-//! A headless Chromium, driven by chromedriver as a person would: pages are opened, keys are
-//! pressed, and scripts read what is shown. It knows nothing of the pages.
+//! A headless Chromium, driven by chromedriver as a person would: pages are opened, keys are pressed,
+//! and scripts read what is shown. It knows nothing about the pages.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Browser {
     folder: RunFolder,
 }
 
-/// The colour scheme that the browser requests.
+/// The colour scheme that the browser requests from a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColourScheme {
     Light,
@@ -123,7 +123,7 @@ impl Browser {
         self.post("/goog/cdp/execute", &command).map(drop)
     }
 
-    /// The result of a script of the test on the page, after its promise is settled.
+    /// Runs a script of the test on the page and returns its result. Waits for a promise.
     ///
     /// # Errors
     /// Fails if the script does.

@@ -42,8 +42,8 @@ pub struct HollowKubelets {
 }
 
 impl HollowKubelets {
-    /// What a control plane requires so that these nodes' kubelets have the rights of kubelets, no
-    /// more: a user each, the Node authorizer and NodeRestriction.
+    /// Options of a control plane that gives these nodes' kubelets exactly the rights of kubelets:
+    /// a user for each, the Node authorizer and NodeRestriction.
     #[must_use]
     pub fn options(names: &[&str]) -> Options {
         let users = names.iter().map(|name| User {
@@ -61,8 +61,8 @@ impl HollowKubelets {
         }
     }
 
-    /// Starts one for each of these nodes, and waits until they have registered. The control plane
-    /// must have been started with [`HollowKubelets::options`].
+    /// Starts a kubelet for each of these nodes, and waits until all have registered. The control
+    /// plane must have been started with [`HollowKubelets::options`].
     ///
     /// # Errors
     /// Fails if the program was not built, or a kubelet does not register its Node.
@@ -89,7 +89,7 @@ impl HollowKubelets {
         Ok(all)
     }
 
-    /// A kubelet listens late, so it may find its port taken long after its start.
+    /// A kubelet opens its port late, so it may find the port in use long after its start.
     fn wait_ready(
         &mut self,
         programs: &Programs,
@@ -145,7 +145,7 @@ impl HollowKubelets {
         })
     }
 
-    /// Ends one kubelet and starts it again: it registers its Node if it does not exist.
+    /// Stops one kubelet and starts it again. It registers its Node if the Node does not exist.
     ///
     /// # Errors
     /// Fails if there is no such kubelet, or it does not start.
@@ -153,7 +153,7 @@ impl HollowKubelets {
         self.kubelet(node)?.restart(ending)
     }
 
-    /// Ends one kubelet. Its Pods' containers go on.
+    /// Stops one kubelet. The containers of its Pods continue to run.
     ///
     /// # Errors
     /// Fails if there is no such kubelet.

@@ -9,11 +9,12 @@ use ipam_core::alloc::WhenFull;
 /// The purpose of a generated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Up to 19 nodes with blocks in `spec` only, none twice: what a naive planner understands.
+    /// Up to 19 nodes with distinct blocks, in `spec` only: the input of a naive planner.
     Spec,
-    /// Up to 6 nodes with blocks in every field, also of others, in both families and every mode.
+    /// Up to 6 nodes with blocks in every field, also blocks of other nodes, in both families and
+    /// every mode.
     Fields,
-    /// Up to 11 nodes with blocks of two sizes in the field that Cilium reads, none twice.
+    /// Up to 11 nodes with distinct blocks of two sizes, in the field that Cilium reads.
     Running,
 }
 

@@ -160,7 +160,7 @@ impl Running {
 /// The answer to a GET: head and body.
 ///
 /// # Errors
-/// Fails without one.
+/// Fails if the server does not answer.
 pub fn http_get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(AT_MOST))?;

@@ -1,4 +1,4 @@
-//! The tool as a program: its path, and commands that ignore the user's clusters.
+//! The `cilium-ipam` binary: its path, and commands that ignore the user's clusters.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Tool {
     /// The binary at this path.
     ///
     /// # Errors
-    /// Fails without one.
+    /// Fails if there is no file at this path.
     pub fn new(program: &Path) -> Result<Self> {
         let program = program
             .canonicalize()

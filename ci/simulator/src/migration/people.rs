@@ -113,7 +113,7 @@ impl State {
         self.register(name);
     }
 
-    /// A kubelet that starts registers its Node if it does not exist.
+    /// A starting kubelet registers its Node if the Node does not exist.
     fn register(&mut self, name: &str) {
         let Some(machine) = self.machines.get(name) else {
             return;

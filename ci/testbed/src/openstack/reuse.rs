@@ -1,7 +1,7 @@
-//! An OpenStack that tests use one after the other. Each one finds it as after a start.
+//! An OpenStack that tests use one after the other. Each test finds it as after a start.
 //!
-//! Only databases and fault proxies keep state of a test: Keystone's cache is off, and Neutron
-//! keeps nothing in memory but tokens that stay valid. It must never know what tests do.
+//! Only the databases and the fault proxies keep state of a test: Keystone's cache is off, and
+//! Neutron keeps only tokens in memory, which stay valid. It must never know what tests do.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::python::Python;
 use super::{OpenStack, Options, keystone, neutron};
 use crate::error::Result;
 
-/// Copies each database into the next one, also while a service has it open.
+/// Copies each database to the path after it, also while a service has it open.
 const COPY: &str = r#"import sqlite3, sys
 for source, target in zip(sys.argv[1::2], sys.argv[2::2]):
     with sqlite3.connect(source, timeout=60) as read, sqlite3.connect(target, timeout=60) as write:
         read.backup(write)
 "#;
 
-/// Those that no test uses now.
+/// OpenStacks that no test uses now.
 static IDLE: Mutex<Vec<(Options, OpenStack)>> = Mutex::new(Vec::new());
 
 fn idle() -> MutexGuard<'static, Vec<(Options, OpenStack)>> {
@@ -34,7 +34,7 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// Takes one that another test has used with these options, or starts one.
+    /// Takes an OpenStack that another test has used with these options, or starts a new one.
     ///
     /// # Errors
     /// As [`OpenStack::start`].
@@ -47,7 +47,7 @@ impl Borrowed {
         };
         let stack = match used.map(OpenStack::reset) {
             Some(Ok(stack)) => stack,
-            // Whatever the last test did to it.
+            // The last test left it in a state that cannot be reset.
             Some(Err(_)) | None => OpenStack::start(options)?,
         };
         Ok(Self {

@@ -1,11 +1,14 @@
-//! Plays Cilium's agents on Nodes of kwok or of hollow kubelets, as far as a migration notices them.
-//! It is not the agent: [`agent_nodes`](crate::agent_nodes) runs the real one.
+//! Simulates Cilium's agents on Nodes of kwok or of hollow kubelets. Only behaviour that affects a
+//! migration is simulated; [`agent_nodes`](crate::agent_nodes) runs the real agent:
+//! - An agent reads its block once, when its Pod starts, and uses it until its Pod ends.
+//!   [`settings`] decides where it reads the block.
+//! - An agent is ready only with a block.
+//! - An agent does not create its CiliumNode again while it runs.
+//! - Pods get addresses of the block that their node's agent uses. Without an agent they wait.
+//! - Pods whose addresses are outside the block of a starting agent lose their network.
 //!
-//! Facts played: an agent reads its block once, when its Pod starts, and uses it until its Pod ends
-//! ([`settings`] says from where); it is ready only with a block; it does not create its CiliumNode
-//! again while it runs; Pods get addresses of the block that their node's agent uses; without an
-//! agent they wait. Pods whose addresses are outside the block of an agent that starts lose their
-//! network: that is a [`Fault`], as are two agents or two Pods with the same addresses. IPv4 only.
+//! A Pod that loses its network is a [`Fault`], as are two agents or two Pods with the same
+//! addresses. IPv4 only.
 
 mod block;
 mod node;
@@ -38,9 +41,9 @@ pub use record::{BlockUse, Fault};
 /// Agents on hollow kubelets are ready once this condition of their Pod is true.
 pub(crate) const AGENT_GATE: &str = "testbed/agent-has-a-block";
 const PODS: &str = "/api/v1/pods";
-/// How often agents that wait for a block look again.
 /// Time in which the agents of a new cluster get their blocks; they take seconds.
 const AGENTS_START: Duration = Duration::from_secs(120);
+/// Interval at which agents that wait for a block look again.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const WORKERS: usize = 8;
 

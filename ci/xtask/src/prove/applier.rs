@@ -200,7 +200,7 @@ impl Ended {
         self.status.signal() == Some(Signal::SIGKILL as i32)
     }
 
-    /// Fails if its exit code is not among these.
+    /// Fails if the exit code is not in `codes`.
     pub fn expect(self, codes: &[i32]) -> Result<Self> {
         match self.code() {
             Some(code) if codes.contains(&code) => Ok(self),

@@ -26,7 +26,7 @@ pub enum Guard {
 }
 
 impl Guard {
-    /// The best guard that this machine allows, or the reason for a skip.
+    /// The best guard that this machine allows. Without a guard, also the reason, as a skip.
     ///
     /// # Errors
     /// Fails if the guard starts but does not protect the folders.

@@ -1,5 +1,5 @@
-//! Seeded clusters of pools and Services. Those of one control plane differ in namespace, labels
-//! and ranges, so they do not meet. Knows neither operators nor the tool.
+//! Seeded clusters of pools and Services. Clusters of one control plane differ in namespace, labels
+//! and ranges, so they are independent. Knows neither operators nor `cilium-ipam`.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ const POOLS: &str = "/apis/cilium.io/v2alpha1/ciliumloadbalancerippools";
 const OLDER: [&str; 2] = ["io.cilium/lb-ipam-ips", "io.cilium/lb-ipam-sharing-key"];
 const NEWER: [&str; 2] = ["lbipam.cilium.io/ips", "lbipam.cilium.io/sharing-key"];
 
-/// One cluster, and the edit that it sees.
+/// One cluster, and the edit that is made to it.
 pub struct Cluster {
     number: usize,
     pools: Vec<Value>,
@@ -19,7 +19,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// This number of clusters, numbered from 0.
+    /// `count` clusters, numbered from 0.
     pub fn some(count: usize, random: &mut Random) -> Vec<Cluster> {
         let mut clusters: Vec<Cluster> = (0..count)
             .map(|number| Cluster::new(number, random))

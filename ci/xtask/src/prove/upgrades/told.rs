@@ -1,4 +1,5 @@
-//! What `upgrade` names, and whether it happened. Knows no rule of LB-IPAM: it compares addresses.
+//! The effects that `upgrade` predicts, and whether they happened. Knows no rule of LB-IPAM: it
+//! compares addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ pub type Addresses = BTreeMap<String, BTreeSet<String>>;
 const LOST: &str = "upgrade-address-lost";
 const MAY_MOVE: &str = "upgrade-address-may-move";
 const GAINED: &str = "upgrade-address-gained";
-/// In the effect of a gain that chance decides.
+/// Text in the effect of a gain that depends on chance.
 const BY_CHANCE: &str = "may get ";
 /// Makes the operator of the release panic, so that nothing else happens.
 const FATAL: &str = "upgrade-bad-release";
@@ -24,17 +25,17 @@ const CODES: [&str; 4] = [LOST, MAY_MOVE, GAINED, FATAL];
 /// Effects on each Service, by code.
 pub struct Told(BTreeMap<&'static str, BTreeMap<String, String>>);
 
-/// Of all Services.
+/// The result of the comparison of all Services.
 #[derive(Default)]
 pub struct Judged {
     pub services: usize,
     pub lost: usize,
     pub gained: usize,
     pub may_move: usize,
-    /// Of those that may move.
+    /// Number of Services in `may_move` that moved.
     pub moved_by_chance: usize,
     pub may_gain: usize,
-    /// Of those that may gain.
+    /// Number of Services in `may_gain` that gained an address.
     pub gained_by_chance: usize,
     pub unnamed: usize,
     pub stayed: usize,
@@ -105,7 +106,7 @@ impl Told {
         Some(effect.as_str())
     }
 
-    /// All that is named of a Service.
+    /// All predicted effects on a Service.
     pub fn effects(&self, service: &str) -> String {
         let of = |code| Some(format!("{code}: {}", self.effect(code, service)?));
         let all = CODES.into_iter().filter_map(of);
@@ -118,7 +119,7 @@ impl Told {
         named.map(|(service, _)| service.as_str())
     }
 
-    /// The addresses that the report predicts for the Service.
+    /// The predicted address gain of the Service.
     fn gain(&self, service: &str) -> Option<&str> {
         let lost = self.effect(LOST, service);
         let lost = lost.filter(|effect| effect.contains("gets ") || effect.contains(BY_CHANCE));
@@ -129,8 +130,8 @@ impl Told {
         self.judge(clusters, before, now).stayed == 0
     }
 
-    /// Compares Service by Service. Services of one pool that wait may change places; and an
-    /// address that moved in an undefined order may go to any of them.
+    /// Compares Service by Service. Services of one pool that wait may get each other's addresses,
+    /// and any of them may get an address whose move depends on chance.
     pub fn judge(&self, clusters: &[Cluster], before: &Addresses, after: &Addresses) -> Judged {
         let mut judged = Judged::default();
         let mut pools: BTreeMap<String, Places<'_>> = BTreeMap::new();
