@@ -1,6 +1,6 @@
-//! What the environment of a CI job says: the forge with the address of its API, the pull request,
-//! its last commit and the token, or why a comment could not be posted. The environment and the
-//! event's text are arguments.
+//! Reads the environment of a CI job: the forge and its API URL, the pull request, its last commit
+//! and the token, or the reason why a comment could not be posted. The environment and the event's
+//! text are arguments.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl Token {
     /// The token in the environment, for this kind of forge.
     ///
     /// # Errors
-    /// Fails without a token, or if it has characters that no token has.
+    /// Fails if no variable has a token, or the token has invalid characters.
     pub fn of_environment(kind: Kind, lookup: Lookup<'_>) -> Result<Token, ForgeError> {
         let names = kind.token_variables();
         let found = names
@@ -149,7 +149,7 @@ fn of_event(event: &Value) -> (Option<PullRequest>, Option<String>) {
     of_workflow_run(&event["workflow_run"])
 }
 
-/// The pull request of the run that this one follows. GitHub names none that comes from a fork.
+/// The pull request of the run that triggered this run. For a fork, GitHub names no pull request.
 fn of_workflow_run(run: &Value) -> (Option<PullRequest>, Option<String>) {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let head = text(&run["head_sha"]);
@@ -171,12 +171,12 @@ fn of_workflow_run(run: &Value) -> (Option<PullRequest>, Option<String>) {
     }
 }
 
-/// What a person sets, and otherwise the CI.
+/// Settings of the user, or else of the CI job.
 impl CiEnvironment {
-    /// The address of the API: the given one, that of the CI, or that of the hosted service.
+    /// The URL of the API: the given URL, or else the URL of the CI job or of the hosted service.
     ///
     /// # Errors
-    /// Fails if it is absent or not safe.
+    /// Fails if the URL is unknown or not safe.
     pub fn api(
         &self,
         kind: Kind,
@@ -200,10 +200,10 @@ impl CiEnvironment {
         }
     }
 
-    /// The repository: the given one, or that of the CI.
+    /// The repository: the given one, or else the repository of the CI job.
     ///
     /// # Errors
-    /// Fails if it is absent or invalid.
+    /// Fails if the repository is unknown or its name is invalid.
     pub fn repository(&self, given: Option<&str>) -> Result<Repository, ForgeError> {
         match given.or(self.repository.as_deref()) {
             Some(repository) => repository.parse(),
@@ -219,7 +219,7 @@ impl CiEnvironment {
 pub enum PlainHttp {
     /// Only to loopback addresses of this machine.
     OnLoopback,
-    /// To any host, as a person asked for.
+    /// To any host, because the user allowed it.
     Anywhere,
 }
 

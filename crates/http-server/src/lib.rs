@@ -234,7 +234,7 @@ impl Connections {
         }
     }
 
-    /// Closes surplus connections before a new one of this peer.
+    /// Closes a connection if a new one of this peer would exceed a limit.
     pub(crate) fn make_room(&mut self, peer: IpAddr) {
         self.open.retain(|one| !one.task.is_finished());
         let of_peer = self.open.iter().filter(|one| one.peer == peer).count();
@@ -253,7 +253,7 @@ impl Connections {
         });
     }
 
-    /// Closes the oldest idle connection that is meant, or else the oldest one.
+    /// Closes the oldest idle connection that matches, or else the oldest connection that matches.
     fn close_oldest(&mut self, is_meant: impl Fn(&Open) -> bool) {
         let idle = |one: &Open| is_meant(one) && one.activity.is_idle();
         let place = self.open.iter().position(idle);

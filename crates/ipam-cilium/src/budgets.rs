@@ -1,5 +1,4 @@
-//! PodDisruptionBudgets, with the fields that draining a node needs. It must never decide what to
-//! evict.
+//! The parts of PodDisruptionBudgets that a drain needs. It must never decide what to evict.
 
 use serde::Deserialize;
 use serde_json::Value;

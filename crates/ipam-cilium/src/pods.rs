@@ -1,5 +1,4 @@
-//! Pods, with the fields that draining a node needs. It must never decide what
-//! to evict.
+//! The parts of Pods that a drain needs. It must never decide what to evict.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,7 +26,7 @@ pub struct Pod {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// The Node that the Pod is bound to, if any.
+    /// The Node to which the Pod is bound, if any.
     pub node: Option<String>,
     pub labels: Labels,
     pub keeper: Keeper,

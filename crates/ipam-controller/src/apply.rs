@@ -83,7 +83,7 @@ impl Unapplied {
                 change.target()
             )
         };
-        // A change that lost a race is planned again, and so are those that depend on it.
+        // A change that lost a race is planned again, and so are the changes that depend on it.
         let dependent = || match outcome {
             Outcome::Superseded(_) => Outcome::Superseded(why()),
             _ => Outcome::NotSent(why()),

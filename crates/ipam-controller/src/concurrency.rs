@@ -128,7 +128,8 @@ const TWO: NonZeroUsize = NonZeroUsize::new(2).unwrap();
 mod tests {
     use super::*;
 
-    /// Writes through a server with a limit of writes per second and a latency for each.
+    /// The successive limits for a server that answers at most `per_second` writes per second, each
+    /// after `latency`.
     fn limits(per_second: f64, latency: Duration, writes: usize) -> Vec<usize> {
         let mut limit = ConcurrencyLimit::from(Parallelism::Adaptive);
         let mut limits = vec![limit.now().get()];

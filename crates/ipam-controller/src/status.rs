@@ -1,6 +1,6 @@
-//! The status of each object: whether it applies, what became of it, and how full a pool is.
+//! The status of each object: whether it applies, its effect, and how full a pool is.
 //!
-//! It only computes; it never knows when or how a status is written.
+//! It only computes. It must never know when or how a status is written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The desired state after parsing: pools, pins, LoadBalancer pools and the policy. Plain data:
-//! knows nothing of YAML or of a cluster.
+//! knows nothing about YAML or a cluster.
 
 #![forbid(unsafe_code)]
 
@@ -102,7 +102,7 @@ pub struct ServicePin {
     pub origin: Origin,
 }
 
-/// The addresses to which a Service is pinned.
+/// The target of a Service's pin.
 #[derive(Clone, Debug)]
 pub enum PinnedTo {
     /// The Service gets exactly these addresses. Not empty.

@@ -1,5 +1,5 @@
-//! Maintenance windows of `migrate`: when nodes may be changed, and how many at a time. Knows no
-//! clock: the time is an argument. Knows no node either.
+//! Maintenance windows of `migrate`: when nodes may be changed, and how many at a time. Knows
+//! neither a clock nor nodes: the time is an argument.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,9 +58,9 @@ pub enum WindowState {
 }
 
 impl MigrationPolicy {
-    /// An end beyond this is not looked for.
+    /// How far ahead the end of an open window is searched for.
     pub const NEAR: SignedDuration = SignedDuration::from_hours(7 * 24);
-    /// Nor is one after this number of windows in a row: windows of one minute for a week.
+    /// Maximum number of adjacent windows to search: one-minute windows for a week.
     const JOINED: usize = 7 * 24 * 60;
 
     /// Whether a window is open at a time. A window contains its start, but not its end.

@@ -163,7 +163,7 @@ pub struct RuleCase {
 }
 
 ipam_core::text_enum! {
-    /// What a rule says of a plan. The text is printed and stands in JSON.
+    /// The result of a rule for a plan. The text is used in output and in JSON.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Expectation {
         Holds = "holds",

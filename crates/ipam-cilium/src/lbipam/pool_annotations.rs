@@ -1,7 +1,7 @@
-//! What our own annotations on a `CiliumLoadBalancerIPPool` ask for. The kind is Cilium's, so its
-//! spec has no field for them; Cilium does not read them.
+//! The annotations of `cilium-ipam` on a `CiliumLoadBalancerIPPool`. The kind is Cilium's, so its
+//! spec has no field for them. Cilium ignores these annotations.
 //!
-//! A `metav1.LabelSelector` as an object spells it, and its meaning. Knows nothing of the kinds
+//! A `metav1.LabelSelector` as written in an object, and its meaning. Knows nothing about the kinds
 //! that have selectors.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use super::rules::LbRules;
 use ipam_core::model::{Labels, Operator, Requirement, RequirementError, Selector};
 use ipam_core::net::{Range, RangeError, gaps, merge, touching};
 
-/// A number. Of the pools that select a Service, the highest gives it its address.
+/// A number. A Service gets its address from the pool with the highest number that selects it.
 pub const PRIORITY: &str = "cilium-ipam.io/priority";
 /// Addresses of the pool that no Service gets, separated by commas: CIDRs, `first-last`, addresses.
 pub const RESERVED: &str = "cilium-ipam.io/reserved";
@@ -25,7 +25,7 @@ pub const OUR_PREFIX: &str = "cilium-ipam.io/";
 pub const POOL_ANNOTATIONS: [&str; 2] = [PRIORITY, RESERVED];
 
 impl AddressPoolManifest {
-    /// The priority, 0 by default; `None` if it is not a number.
+    /// The priority, by default 0. `None` if the annotation is not a number.
     pub fn priority(&self) -> Option<i32> {
         match self.annotations.get(PRIORITY) {
             Some(text) => text.trim().parse().ok(),

@@ -1,8 +1,8 @@
 //! The stored claims and the blocks of deleted nodes, and which of them count by the rest of the
 //! observation.
 //!
-//! The record of the last migration, with the fields that other parts than the migration need:
-//! which nodes it still moves. It must never know how a node is moved.
+//! The nodes that the last migration still moves, from its record. It must never know how a node is
+//! moved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,8 +36,8 @@ impl StoredClaims {
             uid: metadata.uid.clone(),
             resource_version: metadata.resource_version.clone(),
         };
-        // An administrator may create the empty object beforehand, so that we need no right to
-        // create it.
+        // An administrator may create the empty object beforehand, so that `cilium-ipam` needs no
+        // permission to create it.
         let claims = view
             .data
             .get(CLAIMS_KEY)

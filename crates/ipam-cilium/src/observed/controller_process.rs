@@ -30,7 +30,7 @@ pub enum AllocatorStatus {
     Active,
 }
 
-/// Whether a controller is configured to make a route in the cloud for the pod CIDRs of each Node.
+/// Whether the flags make a controller create cloud routes for the pod CIDRs of each Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloudRoutes {
     #[default]
@@ -51,7 +51,7 @@ pub(super) struct ControllerProcess {
     pub object: String,
     /// Its creation, RFC 3339. Empty if unknown.
     pub created: String,
-    /// What the labels tell about the distribution.
+    /// The distribution, as recognized by the labels.
     pub distribution: Option<Distribution>,
 }
 

@@ -1,11 +1,11 @@
-//! The distribution of Kubernetes, by what its Nodes and Pods show, and where it sets the flags of
-//! its controllers. It must never know the purpose of the flags.
+//! Recognizes the Kubernetes distribution by its Nodes and Pods, and knows where a distribution
+//! sets the flags of its controllers. It must never know the meaning of the flags.
 
 use super::controller_process::ControllerProgram;
 use ipam_core::model::Labels;
 
 ipam_core::text_enum! {
-    /// A distribution whose controllers are configured in a place of its own.
+    /// A distribution with its own way to configure controllers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Distribution {
         Kubeadm = "kubeadm",

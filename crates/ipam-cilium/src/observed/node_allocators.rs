@@ -85,12 +85,12 @@ impl Allocator {
     }
 }
 
-/// The source of the status of an allocator.
+/// The evidence for the status of an allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AllocatorProof {
     /// Its command line.
     Flags,
-    /// What it wrote, or the distribution that contains it.
+    /// The allocator's writes, or the distribution that contains it.
     Indirect,
 }
 
@@ -103,10 +103,10 @@ pub const KNOWN_ALLOCATORS: [&str; 5] = [
     "kubelite",
 ];
 
-/// Number of the newest Nodes whose writers count. An older one may be gone.
+/// Number of the newest Nodes whose writers count. The writer of an older Node may be gone.
 const NEWEST: usize = 10;
 
-/// Field managers that name no program: a person's tool, or an HTTP library.
+/// Field managers that name no allocator: a user's tool, or an HTTP library.
 const NO_PROGRAMS: [&str; 7] = [
     "before-first-apply",
     "curl",

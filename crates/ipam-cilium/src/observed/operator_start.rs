@@ -28,7 +28,7 @@ use ipam_core::net::{Block, Family};
 
 use slots::{FamilySlots, StartingNode};
 
-/// How a starting operator treats a block whose slots are used.
+/// How a starting operator handles a block whose slots are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DuplicateHandling {
     /// It sets an error and leaves the block.
@@ -40,7 +40,7 @@ pub enum DuplicateHandling {
 }
 
 impl DuplicateHandling {
-    /// That of a release.
+    /// The handling by a release.
     pub fn of(release: CiliumVersion) -> DuplicateHandling {
         match behaviours::DUPLICATES_REMOVED.has(release) {
             Some(true) => DuplicateHandling::Removes,

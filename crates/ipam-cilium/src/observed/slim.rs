@@ -213,7 +213,7 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
         ["spec", .., "containers" | "initContainers"] => {
             Some(items(value).iter().map(slim_container).collect())
         }
-        // It changes with every node; only whether there is one matters.
+        // The number changes with every node. Only zero or not zero matters.
         ["status", "currentNumberScheduled"] => {
             Some(value.as_u64().map(|number| number.min(1)).into())
         }
@@ -221,8 +221,9 @@ fn narrow_containers(path: &[&str], value: &Value) -> Option<Value> {
     }
 }
 
-/// Name and image of each container, and the flags that [`Reader`](super::Reader) reads: a command
-/// line may be a script, which may hold secrets. Unreadable text stays unreadable.
+/// Keeps the name and image of each container, and the flags that [`Reader`](super::Reader) reads.
+/// The rest of a command line may contain secrets, for example in a script. A container that cannot
+/// be parsed becomes a value that cannot be parsed either.
 fn controllers(object: &Value) -> Value {
     let mut slimmed = project::<WorkloadView<'_>>(object, narrow_controllers);
     let Ok(view) = WorkloadView::deserialize(object) else {

@@ -1,11 +1,11 @@
 //! A copy of the cluster in memory: listed once, then kept up to date by watches.
 //!
-//! It keeps the promises that the claims demand of a list. Each kind is watched from the same
-//! resourceVersion on, at its own pace. So a block that disappears from one object stays taken, as
-//! a tombstone, until all kinds have reached that moment. Our own writes must show before the cache
-//! serves a plan. After another process changed the claims, the cache serves no plan until the
-//! kinds that show blocks are as new as these claims. The same holds for lists that a plan reads
-//! beside the cache. It must never know what plans are made from it.
+//! It gives the guarantees that the claims protocol requires from a list. Each kind is watched from
+//! the same resourceVersion on, at its own pace. So a block that disappears from one object stays
+//! in use, as a tombstone, until all kinds have reached that moment. The cache serves no plan until
+//! it shows the writes of this process. After another process changed the claims, the cache serves
+//! no plan until the kinds that show blocks are as new as these claims. The same holds for lists
+//! that a plan reads in addition to the cache. It must never know which plans use it.
 
 /// The methods that a wrapper of a followed cluster passes on to it.
 macro_rules! delegate_others {
@@ -79,8 +79,9 @@ impl<C: Follow> ClusterCache<C> {
         }
     }
 
-    /// Sets the use of the cache. A new leader lists everything anew. A standby only follows,
-    /// to know what a restore makes the cluster forget: it puts off re-lists until it leads.
+    /// Sets the role of the process that uses the cache. A new leader lists everything again. A
+    /// standby only follows the watches, to know which state a restore removes from the cluster. It
+    /// delays re-lists until it leads.
     pub fn set_role(&self, role: Role) {
         if self.lock().set_role(role) == CacheEffect::Resync {
             self.relist.notify_one();

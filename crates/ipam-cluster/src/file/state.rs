@@ -270,8 +270,8 @@ fn trim_end(parts: &mut Vec<&str>) {
     }
 }
 
-/// Removes the comma before a deleted item. A first item has no comma before it: then this returns
-/// the length of the comma behind it, to be skipped.
+/// Removes the comma before a deleted item. The first item has no comma before it: then returns the
+/// length of the comma after it, to be skipped.
 fn cut_comma(before: &mut Vec<&str>, behind: &str) -> usize {
     trim_end(before);
     if let Some(last) = before.last_mut()

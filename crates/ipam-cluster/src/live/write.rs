@@ -134,7 +134,7 @@ impl LiveCluster {
                 version: ObjectVersion::default(),
             }),
             StatusCode::NOT_FOUND => Err(WriteError::Superseded(answer.message())),
-            // More than one budget covers the Pod: the server always answers 500.
+            // If more than one budget covers the Pod, the server always answers 500.
             StatusCode::TOO_MANY_REQUESTS | StatusCode::INTERNAL_SERVER_ERROR => {
                 Err(WriteError::Refused(answer.message_and_causes()))
             }

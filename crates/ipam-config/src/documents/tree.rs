@@ -1,5 +1,5 @@
 //! A YAML document as a tree with the position of every key and value, and of the characters of
-//! each text. Knows nothing of our kinds or of the limits of the parser.
+//! each text. Knows nothing about the kinds of `cilium-ipam` or the limits of the parser.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -139,7 +139,7 @@ impl Document {
         self.root.to_json()
     }
 
-    /// The text at a path; `None` if it is absent or has another type.
+    /// The text at a path; `None` if the path has no value or a value of another type.
     pub(super) fn text_at(&self, path: &[Step]) -> Option<&str> {
         match self.find(path).0?.kind() {
             Kind::Text(text) => Some(text),

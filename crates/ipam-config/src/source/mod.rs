@@ -123,10 +123,10 @@ fn read_directory(directory: &Path) -> Collected {
     reading.collected
 }
 
-/// Entries that are looked at around a single file: it may lie in a home directory.
+/// Maximum number of entries to read around a single file, which may lie in a home directory.
 const MOST_NEIGHBOURS: usize = 10_000;
 
-/// Another file with documents below a file's directory, among the readable files. Follows no
+/// Another file with documents below a file's directory. Skips unreadable files, and follows no
 /// link.
 fn neighbour(file: &Path, ignored: &mut Ignored) -> Option<Vec<u8>> {
     let directory = file.parent()?;

@@ -20,7 +20,7 @@ use ipam_doctor::history::{
     Timeline,
 };
 
-/// The recorded states that are read if none are named: `init` writes CI files that use this one.
+/// Default file of recorded states. The CI files that `init` writes use this file.
 const SNAPSHOT: &str = "cluster.json";
 
 /// A question about the past of an object or of addresses.
@@ -37,7 +37,7 @@ pub struct HistoryQuestion {
     pub period: Period,
 }
 
-/// The requested time. The end is absent if none was requested.
+/// The period of the question. `None` means no limit on this side.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Period {
     pub since: Option<Timestamp>,
@@ -45,7 +45,8 @@ pub struct Period {
 }
 
 impl Period {
-    /// Whether something from `began` to `ended` touches the period. An unknown time may.
+    /// Whether an interval from `began` to `ended` overlaps the period. An unknown time counts as
+    /// overlapping.
     fn touches(self, began: Option<Timestamp>, ended: Option<Option<Timestamp>>) -> bool {
         let ended = ended.flatten();
         let is_before = self

@@ -96,8 +96,8 @@ impl Assigning<'_> {
         Ok(assign_outcome(cluster.write(&Write::from(&**change)).await))
     }
 
-    /// Claims the blocks of a write. Claims of others are kept even if they look dead: the lists
-    /// may be older than they are.
+    /// Claims the blocks of a write. Claims of other processes are kept even if they look
+    /// abandoned: the lists may be older than these claims.
     async fn claim<C: Workloads>(
         &self,
         cluster: &C,
@@ -106,15 +106,15 @@ impl Assigning<'_> {
     ) -> Result<Result<(), AssignOutcome>, MigrationError> {
         let _turn = self.turn.lock().await;
         let stored = read_claims(cluster).await?;
-        // The reservation proves that no other program was given the block since the schedule,
-        // however long this one was paused: another process that assigns it replaces the entry.
+        // The reservation proves that no other node got the block since the schedule, however long
+        // this process was paused: an assignment to another node replaces the reservation.
         let new_blocks = &request.new_blocks;
         let is_reserved = |block: &Block| is_quarantined_for(&stored.claims, *block, &record.node);
         if let Some(block) = new_blocks.iter().find(|block| !is_reserved(block)) {
             let why = format!("{block} is no longer reserved for the node");
             return Ok(Err(AssignOutcome::Blocked(why)));
         }
-        // The node's own claims of these blocks, on objects that were replaced since.
+        // Drops the node's own claims of these blocks on objects that were replaced since.
         let mut held = in_force(&stored.claims, cluster.now());
         held.in_flight.retain(|block, claim| {
             let is_replaced = claim.node == record.node
@@ -169,10 +169,10 @@ impl<T> Observations<T> {
         }
     }
 
-    /// An observation that begins after this call. Calls that wait meanwhile share the next one.
+    /// An observation that begins after this call. Waiting calls share the next observation.
     ///
     /// # Errors
-    /// Fails if the observation fails. Only the caller gets the error; others observe again.
+    /// Fails if the observation fails. Only this call gets the error: waiting calls observe again.
     pub(super) async fn after_now<E, F: Future<Output = Result<T, E>>>(
         &self,
         observe: impl FnOnce() -> F,

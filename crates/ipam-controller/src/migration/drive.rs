@@ -1,5 +1,5 @@
-//! Drives one node through its steps until it is done, fails, or needs a person, and shows what it
-//! waits for.
+//! Drives one node through its steps until it is done, fails or needs manual action, and shows what
+//! the node waits for.
 
 use std::collections::BTreeMap;
 use std::mem::Discriminant;
@@ -83,7 +83,7 @@ pub(super) async fn look<C: Workloads>(
 }
 
 impl<C: Workloads, H: Host> Driver<'_, C, H> {
-    /// Drives a node until it must wait. `stored` is its record.
+    /// Drives a node until it cannot continue. `stored` is the record of the node.
     pub(super) async fn drive(
         &self,
         stored: &mut Stored<NodeRecord>,
@@ -104,7 +104,8 @@ impl<C: Workloads, H: Host> Driver<'_, C, H> {
         }
     }
 
-    /// The next step. `None`: blocks were written, and must also be read, so another look decides.
+    /// The next step. `None`: blocks were written, so the node must be read again before the next
+    /// decision.
     async fn decided(
         &self,
         record: &NodeRecord,

@@ -84,7 +84,7 @@ pub enum MigrationError {
         action: &'static str,
         why: String,
     },
-    /// Blocks cannot be reserved, because other nodes have them now.
+    /// Blocks cannot be reserved, because other nodes use them now.
     #[error("blocks cannot be reserved: {0}")]
     Reserve(String),
 }
@@ -92,7 +92,8 @@ pub enum MigrationError {
 /// The Pods of the cluster by node, and their budgets.
 ///
 /// # Errors
-/// Fails if the cluster does not answer, or hides Pods. The schedule reports hidden budgets.
+/// Fails if the cluster does not answer, or if Pods cannot be read. Unreadable budgets are reported
+/// in the schedule.
 pub async fn pods_by_node<C: Workloads>(cluster: &C) -> Result<PodsByNode, MigrationError> {
     let pods = cluster.pods(&PodsOf::All).await?;
     let pods = pods.iter().map(Pod::read).collect::<Result<Vec<_>, _>>()?;

@@ -165,11 +165,11 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         Ok(())
     }
 
-    /// Sends all nodes back. Their old blocks are reserved again, because others may have got them
+    /// Sends all nodes back. Reserves their old blocks again, because other nodes may have got them
     /// since the migration ended.
     ///
     /// # Errors
-    /// Fails if another node has one of them, or the record cannot be stored.
+    /// Fails if another node has one of the old blocks, or the record cannot be stored.
     pub async fn turn_back(&mut self) -> Result<(), MigrationError> {
         let snapshot = observed(self.cluster).await?;
         let all: Vec<NodeName> = self.nodes.keys().cloned().collect();
@@ -193,7 +193,7 @@ impl<'m, C: Workloads, H: Host> Migration<'m, C, H> {
         &self.main.record
     }
 
-    /// Carries it out until it must wait.
+    /// Carries out the migration until it ends or stops.
     ///
     /// # Errors
     /// Fails if the cluster does not answer, denies a step, or another program took over.

@@ -1,4 +1,4 @@
-//! One wave: drives its nodes, a limited number at a time, inside the maintenance windows.
+//! One wave: drives a limited number of its nodes at a time, inside the maintenance windows.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use ipam_core::model::NodeName;
 use ipam_desired::WindowState;
 use ipam_migrate::migration::{Direction, NodeRecord, Request};
 
-/// How often a closed window is looked at again.
+/// Interval at which a closed window is checked again.
 const WINDOW_POLL: Duration = Duration::from_secs(20);
 /// Number of polls of a closed window between two renewals of reservations: one hour.
 const POLLS_BETWEEN_RENEWALS: u32 = 180;
 
 impl<C: Workloads, H: Host> Migration<'_, C, H> {
-    /// Drives nodes, at most the Policy's number at a time. After a failure, no other node
-    /// begins, unless they go back.
+    /// Drives nodes, at most as many at a time as the Policy allows. After a failure, no other node
+    /// starts, unless the nodes move back.
     pub(super) async fn drive_all(
         &mut self,
         wave: usize,

@@ -1,6 +1,6 @@
 //! The ports of VMs as a background thread last read them, so that no node waits for Neutron.
 //!
-//! A port may have changed since: a write must name the revision of the port.
+//! A port may have changed since then, so a write must name the revision of the port.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,10 @@ const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Ports of VMs, and the thread that reads them.
 pub(super) struct BackgroundPorts {
-    /// A session of its own: plans must not wait for requests of the background thread.
+    /// A separate session: plans must not wait for requests of the background thread.
     session: Arc<Session>,
-    /// Age at which an answer is requested again. It is valid until the new answer is read.
+    /// Age at which the ports of a VM are read again. The old answer is used until the new one
+    /// arrives.
     max_age: Duration,
     state: Mutex<State>,
     changed: Notify,
@@ -39,7 +40,7 @@ struct State {
     thread: Thread,
 }
 
-/// Nodes without pairs come before a look whether anything has changed.
+/// VMs whose ports are unknown are read before VMs whose ports may have changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Urgency {
     Unknown,
@@ -87,8 +88,8 @@ impl BackgroundPorts {
         self.changed.notified().await;
     }
 
-    /// The ports of those of these VMs that were read, however old. Has the others read, and those
-    /// that are due. Forgets all other VMs.
+    /// The known ports of these VMs, however old. Queues VMs whose ports are unknown or due to be
+    /// read, and forgets all other VMs.
     pub(super) fn of(self: &Arc<Self>, vms: &BTreeSet<Id>) -> SeenPorts {
         let mut state = self.state();
         state.known.retain(|vm, _| vms.contains(vm));
@@ -107,7 +108,7 @@ impl BackgroundPorts {
         seen
     }
 
-    /// Forgets the ports of the VM with this port, and has them read.
+    /// Forgets the ports of the VM with this port, and queues the VM to be read again.
     pub(super) fn read_again(self: &Arc<Self>, port: &Id) {
         let mut state = self.state();
         let Some(vm) = state.vm_of.get(port).cloned() else {

@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// A record of a later 1.x: fields that are new here stand at every level.
+    /// Claims as a later 1.x may write them: with a new field at every level.
     const NEWER: &str = concat!(
         r#"{"format_version":"1.9","writer":{"name":"x"},"claims":["#,
         r#"{"block":"10.0.0.0/24","node":"n","uid":"u","resource_version":"7","since":"2026-01-02T03:04:05Z"},"#,

@@ -137,7 +137,7 @@ impl Finding {
         self
     }
 
-    /// Adds subjects: the first is the subject if the finding has none yet. The renderer cuts a
+    /// Adds subjects. The first becomes the main subject unless one is set. The renderer cuts a
     /// long list.
     #[must_use]
     pub fn about_all(mut self, subjects: impl IntoIterator<Item = ObjectRef>) -> Finding {

@@ -45,10 +45,10 @@ pub use route_dump::{Path, Route, RouteDump, RouteDumpError, Usage};
 /// Names that the message of a finding spells out; more are counted.
 const NAMED: usize = 10;
 
-/// Percentage of used blocks from which a pool is nearly full.
+/// Percentage of used blocks at which a pool counts as nearly full.
 const NEARLY: u128 = 90;
 
-/// Whether too few of these blocks are free for new nodes.
+/// Whether new nodes will soon get no block because most blocks are in use.
 fn is_nearly_full(used: u128, total: u128) -> bool {
     total > 0 && used.saturating_mul(100) / total >= NEARLY
 }

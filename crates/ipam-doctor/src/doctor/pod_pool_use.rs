@@ -212,8 +212,8 @@ fn shrunk(pool: &str, held: &[(&NodeName, Block)]) -> Finding {
         .help("add the CIDR to the pool again and restart Cilium's operator; to remove it, drain these nodes, delete their CiliumNodes and restart their agents first")
 }
 
-/// Whether a complaint of the operator about this node is reported by the rules of this module, or
-/// by that about missing default pools.
+/// Whether the rules of this module, or the rule about missing default pools, report this complaint
+/// of the operator about the node.
 pub(super) fn tells(observed: &Observed, node: &CiliumNode, complaint: &OperatorComplaint) -> bool {
     if !are_known(observed) {
         return false;

@@ -1,8 +1,8 @@
-//! The object or the addresses whose history is requested.
+//! The object or the addresses in question.
 //!
-//! Something that a document or an object said about the subject.
+//! A fact about the subject in a document or an object.
 //!
-//! The pull request that the message of a commit names.
+//! The pull request that a commit message names.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -58,7 +58,7 @@ impl fmt::Display for Subject {
 }
 
 impl Subject {
-    /// How a range lies to the addresses in question; `None` if they share none.
+    /// The relation of a range to the addresses in question; `None` without common addresses.
     pub fn relation(&self, range: &Range) -> Option<Relation> {
         match self {
             Subject::Addresses(own) => range.overlaps(own).then(|| Relation::of(range, own)),
@@ -67,14 +67,14 @@ impl Subject {
     }
 }
 
-/// A statement without its place. It stays the same fact when it moves to another line or file.
+/// A fact without its place: the fact stays the same when it moves to another line or file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fact {
     /// The document or object, such as `NodeAssignment/worker-7`.
     pub object: String,
     pub field: String,
     pub value: String,
-    /// How the value lies to the addresses in question.
+    /// The relation of the value to the addresses in question.
     pub relation: Option<Relation>,
 }
 

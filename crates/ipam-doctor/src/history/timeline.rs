@@ -1,15 +1,15 @@
-//! From when to when each fact held, from what each step changed.
+//! Computes from the changes of each step when each fact began and ended.
 //!
-//! A file that cannot be read keeps open what it said before: it neither proves nor ends a fact.
-//! The cost of a step follows what it changes.
+//! An unreadable file neither begins nor ends a fact: the facts before it stay open. The cost of a
+//! step depends only on its changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The facts of a file after a step, without marks such as lines.
+/// The content of a file after a step. The marks, such as lines, are not part of the facts.
 #[derive(Clone, Debug)]
 pub enum Said<K, M> {
-    /// The file says these facts. A removed file says nothing.
+    /// The facts in the file. A removed file has none.
     Facts(Arc<BTreeMap<K, M>>),
     Unreadable,
 }
@@ -33,14 +33,13 @@ pub struct Interval<K, M> {
     /// The last step that shows the fact. Later steps of the interval cannot be read.
     pub last_seen: usize,
     pub last: Place<M>,
-    /// The first step that does not have it any more; `None` if it holds, or nothing tells
-    /// otherwise.
+    /// The first step without the fact; `None` if the fact still holds or its end is not known.
     pub ended: Option<usize>,
 }
 
 struct File<K, M> {
     facts: Arc<BTreeMap<K, M>>,
-    /// The step from which on it cannot be read; `facts` are the ones before.
+    /// The first step at which the file cannot be read; `facts` are from before that step.
     unread_since: Option<usize>,
 }
 

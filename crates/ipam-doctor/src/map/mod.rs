@@ -1,7 +1,7 @@
 //! The address space as areas: which object has, gives or keeps free which addresses, now and after
 //! the plan, divided into panels that a page can draw.
 //!
-//! Knows no pixel and no format. It decides nothing: the plan has every decision.
+//! Knows no pixel and no format. It decides nothing: the planned changes come from the plan.
 //!
 //! Divides the address space into panels: ranges that lie near each other come into one panel, with
 //! the gaps between them; far ones get panels of their own.

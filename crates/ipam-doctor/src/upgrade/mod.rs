@@ -1,9 +1,9 @@
-//! Foretells an upgrade of Cilium: hop by hop over the minor releases, what changes for Services
-//! and nodes, why, and what avoids it.
+//! Predicts the effects of a Cilium upgrade, hop by hop over the minor releases: what changes for
+//! Services and nodes, why, and how to avoid it.
 //!
-//! Each hop starts the operator and the agents of the next release on the state that the hop before
-//! leaves. It uses the rules by version of `ipam-cilium` and has none of its own for addresses.
-//! Never writes. An unreadable kind is a blind spot, and never counts as unchanged.
+//! Each hop starts the operator and the agents of the next release on the resulting state of the
+//! hop before. All rules for addresses are the rules by version of `ipam-cilium`. Never writes. An
+//! unreadable part of the cluster is reported as a blind spot, and never counts as unchanged.
 //!
 //! The hops of an upgrade: Cilium supports one minor release at a time.
 //!

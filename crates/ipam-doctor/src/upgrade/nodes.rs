@@ -15,7 +15,7 @@ use ipam_core::net::{Block, Family};
 /// The pool of Pods without a choice, if no setting names another.
 const DEFAULT_POOL: &str = "default";
 
-/// Judges every node. Returns the blocks that their CiliumNodes show after the hop.
+/// Checks every node. Returns the blocks that the CiliumNodes show after the hop.
 pub(super) fn judge(
     hop: &HopView<'_>,
     told: &mut Told,

@@ -1,5 +1,5 @@
-//! The meaning of a LoadBalancer pool in the next release: fields that are no longer read, and the
-//! first and last address of a CIDR.
+//! How the next release reads a LoadBalancer pool: the fields that it no longer reads, and whether
+//! it uses the first and last address of a CIDR.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub(super) fn judge(hop: &HopView<'_>, changes: &mut Changes) {
     conditions(hop, changes);
 }
 
-/// The pool as the files declare it; `None` if they do not.
+/// The pool in the files, if they declare it.
 fn in_files<'d>(hop: &HopView<'d>, name: &str) -> Option<&'d WantedAddressPool> {
     let mut wanted = hop.desired?.address_pools.values();
     wanted.find(|wanted| wanted.name.as_str() == name)

@@ -186,8 +186,8 @@ fn ignored(hop: &HopView<'_>, changes: &mut Changes) {
     }
 }
 
-/// Later releases remove blocks that share a slot, where older ones set an error. Any start of such
-/// an operator does, so each block is reported at the first hop that ends at one.
+/// The operators of later releases remove blocks that share a slot, where older ones set an error.
+/// They do so at every start, so each block is reported only at the first hop to such a release.
 fn removed(hop: &HopView<'_>, told: &mut Told, changes: &mut Changes) {
     let release = with_latest_patch(hop.to);
     for removal in hop.after.removed_at_operator_start(release) {

@@ -1,5 +1,5 @@
-//! The files' settings that the migration reads, from the time of its approval, and
-//! what differs in other files. It must never decide whether a difference is approved.
+//! The parts of the files that a migration reads, as they were when a user approved it, and the
+//! differences of other files. It must never decide whether a difference is approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;

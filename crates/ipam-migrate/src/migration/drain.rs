@@ -1,6 +1,6 @@
 //! Which Pods of a node are evicted, by the rules of `kubectl drain`
-//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), which of them keep the node from moving, and
-//! what the move risks. This module must never evict a Pod.
+//! (`k8s.io/kubectl/pkg/drain/filters.go` @ 1.36), which of them prevent the move, and the risks of
+//! the move. This module must never evict a Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use ipam_desired::{Desired, Pin, Policy};
 use ipam_plan::allocators::{OtherAllocator, described, fix};
 use ipam_plan::plan::{BlockedReason, Target, node_config_name, plan};
 
-/// The treatment of Pods that an eviction deletes permanently.
+/// What happens to Pods that are lost, or lose data, when they are evicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DrainRules {
@@ -207,7 +207,7 @@ pub(super) fn of(
     }
 }
 
-/// A Node that is created again must not get a block from another allocator.
+/// The obstacle if another allocator may assign a block to a Node that is created again.
 fn of_allocators(observed: &Observed, policy: &Policy) -> Option<LeftBehind> {
     let (why, fix) = match OtherAllocator::of(observed, policy) {
         OtherAllocator::None => return None,
@@ -235,7 +235,7 @@ fn sets_ranges(observed: &Observed, node: &NodeName) -> bool {
     config.is_some_and(|config| config.ranges().next().is_some())
 }
 
-/// The nodes for which the setting cannot be written: a plan with pins says so.
+/// The nodes for which the setting cannot be written, from a plan with pins.
 pub(super) fn of_settings(
     desired: &Desired,
     observed: &Observed,
@@ -299,7 +299,7 @@ pub(super) fn of_drain(obstacles: &[DrainObstacle]) -> LeftBehind {
     }
 }
 
-/// Warnings to read before the node is drained.
+/// The risks to show before the node is drained.
 pub(super) fn risks(
     method: Method,
     allocator: BlockAllocator,

@@ -209,8 +209,7 @@ impl Situation<'_> {
             (Some(_), Scheduling::Cordoned) => self.next(),
             // In a mode change, the node's Pods keep their addresses.
             (Some(_), Scheduling::Schedulable) if !self.record.method.renumbers() => self.next(),
-            // The cordon is guarded by this version of the Node, so the record has its former
-            // state.
+            // The cordon is guarded by this version of the Node, so the recorded value is correct.
             (None, _) if self.record.cordoned_before != before => {
                 Decision::Record(Box::new(NodeRecord {
                     cordoned_before: before,
@@ -221,7 +220,7 @@ impl Situation<'_> {
         }
     }
 
-    /// A node that keeps its block is never cordoned, so its cordon is not ours.
+    /// A node that keeps its block is never cordoned, so its cordon is not of this migration.
     fn cordoned_before(&self, node: &SeenNode) -> CordonedBefore {
         match (self.record.method.renumbers(), node.scheduling()) {
             (true, Scheduling::Schedulable) => CordonedBefore::No,

@@ -173,9 +173,9 @@ fn kept_taints(old: &Value) -> Vec<Value> {
     taints.filter(|taint| !is_derived(taint)).cloned().collect()
 }
 
-/// The patch that adds fields of the saved Node that the new one lacks; `None` if it lacks none.
-/// Another program may have created it, such as a kubelet that was restarted. What the new Node
-/// has stays.
+/// The patch that adds the missing metadata of the saved Node to the new Node; `None` if nothing is
+/// missing. Another program may have created the new Node, such as a restarted kubelet. Values of
+/// the new Node are kept.
 pub(super) fn missing(saved: &Value, seen: &SeenNode) -> Option<Value> {
     let mut patch = json!({});
     for part in ["labels", "annotations"] {
@@ -200,7 +200,7 @@ pub(super) fn missing(saved: &Value, seen: &SeenNode) -> Option<Value> {
     (!is_empty).then_some(patch)
 }
 
-/// The taints of the saved and the new Node, if the new one lacks some.
+/// The taints of both Nodes, if the new Node lacks a taint of the saved one.
 fn merged_taints(saved: &Value, new: &Value) -> Option<Vec<Value>> {
     let of = |object: &Value| -> Vec<Value> {
         let taints = object.pointer("/spec/taints").and_then(Value::as_array);

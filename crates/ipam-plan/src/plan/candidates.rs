@@ -2,7 +2,7 @@
 //!
 //! Nodes that get a block of a later pool because a better one is full.
 //!
-//! The supply of all pools, and the addresses that are taken from it.
+//! The supply of all pools, and the addresses that are excluded from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl<'d> Candidates<'d> {
     }
 }
 
-/// The full pools before the one that gives the block; best first.
+/// The full pools that rank before the pool of the block; best first.
 pub(super) fn full_pools(change: &NodeChange) -> impl Iterator<Item = &PoolName> {
     let passed_over: &[PassedOverPool] = match &change.reason {
         Reason::LowestFree { passed_over } => passed_over,
@@ -125,12 +125,12 @@ pub(super) fn full_pools(change: &NodeChange) -> impl Iterator<Item = &PoolName>
     full.map(|passed| &passed.pool)
 }
 
-/// The best pool that is full; `None` if the node did not fall over.
+/// The best full pool; `None` if the node did not fall over.
 pub(crate) fn full_pool(change: &NodeChange) -> Option<&PoolName> {
     full_pools(change).next()
 }
 
-/// A warning for each node that falls over. Those of one full pool have one cause.
+/// A warning for each node that falls over. The warnings of one full pool have one cause.
 pub(super) fn findings<'p>(
     changes: &'p [Change],
     desired: &'p Desired,

@@ -33,7 +33,7 @@ pub struct TestedPolicy<'d> {
 #[derive(Debug)]
 pub struct TestedCase<'d> {
     pub case: &'d RuleCase,
-    /// The rule's result for the example; `None` without such a rule.
+    /// The result of the rule for the example; `None` if the rule does not exist.
     pub said: Option<Expectation>,
     /// The message of a broken rule, or why it has no result.
     pub message: Option<String>,

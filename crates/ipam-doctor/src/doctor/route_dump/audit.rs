@@ -1,7 +1,8 @@
 //! Compares routes with the blocks of Pods and the addresses of Services: missing, stale, from the
 //! wrong node, too specific.
 //!
-//! The reference is the Pods' node, not the announcement: the difference is the fault.
+//! The reference is the node where Pods run, not the routes that a node announces: a difference
+//! between the two is a fault.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Unreadable kinds are never green; and versions that are refused.
+//! Unreadable parts of a cluster never count as unchanged. Some versions are refused.
 
 use std::collections::BTreeSet;
 

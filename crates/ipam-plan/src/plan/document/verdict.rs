@@ -7,7 +7,7 @@ use super::{ChangeDocument, FindingDocument, Intent, Losing, PlanDocument, Summa
 use crate::plan::{LeftOut, TargetKind};
 use ipam_core::model::{count, grouped_digits};
 
-/// The worst outcome of a plan.
+/// The most severe result of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanOutcome {
     /// `apply` refuses the plan.

@@ -3,7 +3,8 @@
 //! A Service keeps what it requests or holds, if that fits. Then the others get the lowest free
 //! address of the best pool: first those whose pin names a pool, then those that take any, each in
 //! the order of their names. The order of files makes no difference. A held address moves only if
-//! the files take it away: another pool or user of it does not move it.
+//! the files no longer allow it. Another pool with the address, or another user of it, does not
+//! move it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,7 +227,7 @@ impl<'p> Chooser<'p> {
             && self.share(self.holders.get(&address), one)
     }
 
-    /// The requested addresses stay, or else those in use: as many of each family as fit.
+    /// Keeps the requested addresses of each family that fit, or else the held addresses that fit.
     fn keep(&mut self, one: &mut Wanting<'p>) {
         let requested = one.service.requested(&self.state.rules);
         for family in one.open.clone() {
@@ -249,8 +250,8 @@ impl<'p> Chooser<'p> {
         }
     }
 
-    /// Chooses an address of each family that is still open. A Service that only prefers two
-    /// families does with one.
+    /// Chooses an address of each family that has none yet. For a Service that only prefers two
+    /// families, one is enough.
     fn complete(&mut self, mut one: Wanting<'p>) -> Result<Vec<IpAddr>, LbObstacle> {
         let mut obstacle = None;
         for family in std::mem::take(&mut one.open) {

@@ -26,7 +26,7 @@ pub struct Outlook<'o> {
     at_start: Evaluated,
 }
 
-/// What becomes of Services when an operator of these rules starts with these pools.
+/// The state of Services after an operator with these rules starts with these pools.
 pub(crate) fn at_start(observed: &Observed, pools: &[AddressPool], rules: &LbRules) -> Evaluated {
     let services = observed.services.values();
     evaluate(pools, services, rules, OperatorState::Restarted)
@@ -52,7 +52,7 @@ impl<'o> Outlook<'o> {
         self.run
     }
 
-    /// The operator's next assignments: now, or when it starts if it is stopped.
+    /// The next evaluation by the operator: now, or at its start if it is stopped.
     pub fn next(&self) -> &Evaluated {
         match self.run {
             OperatorRun::Assumed => &self.running,

@@ -1,7 +1,6 @@
-//! The addresses that ports of VMs allow in addition to their own: the pod CIDRs of the node on
-//! that VM.
+//! The additional addresses that the ports of a VM allow: the pod CIDRs of the node on that VM.
 //!
-//! Knows nothing of Neutron's API: it works on ports that were observed.
+//! Knows nothing about Neutron's API: it works on observed ports.
 //!
 //! A port as a saved plan names it: whether the cluster shows the change, and whether the port is
 //! gone.
@@ -198,7 +197,7 @@ impl<'n> Unplanned<'n> {
         once(&mut self.with_single_addresses, node);
     }
 
-    /// The findings, for a cluster of this number of nodes.
+    /// The findings, for a cluster with this number of nodes.
     pub(super) fn findings(&self, nodes: usize) -> Vec<Finding> {
         let mut findings = Vec::new();
         findings.extend(self.of_nodes_without_vm(nodes));

@@ -1,4 +1,4 @@
-//! The operator's behaviour, written like its sources: `podcidr.go` and `cidr_set.go`.
+//! The behaviour of Cilium's operator, structured like its sources `podcidr.go` and `cidr_set.go`.
 
 use std::collections::BTreeSet;
 

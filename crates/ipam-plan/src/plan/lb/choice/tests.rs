@@ -353,7 +353,7 @@ proptest! {
         prop_assert_eq!(chosen(services, &desired, &other_way), got);
     }
 
-    /// The operator assigns the requested addresses; then nothing is left to do.
+    /// After the operator assigns the requested addresses, the next plan has no changes.
     #[test]
     fn a_second_plan_changes_no_choice(world in world()) {
         let (supplies, services) = &world;
@@ -379,7 +379,7 @@ proptest! {
     }
 }
 
-/// A cluster after a plan was applied, and the operator gave what the Services ask for.
+/// A cluster after a plan was applied and the operator assigned the requested addresses.
 struct Applied {
     desired: Desired,
     services: Vec<Value>,

@@ -226,7 +226,7 @@ impl World {
         observed_on(self.version, &pools, &services)
     }
 
-    /// Its steps as changes. The deletion of an absent pool is no change.
+    /// The steps as changes. Skips deletions of pools that do not exist.
     fn changes(&self, observed: &Observed) -> Vec<Change> {
         let mut state = SimulatedState::new(observed);
         let mut changes = Vec::new();

@@ -1,4 +1,5 @@
-//! Plans of pools on a cluster made by hand: who gets an address, and what chance decides.
+//! Plans of pools on a hand-written cluster: which Services get an address, and which results
+//! depend on chance.
 
 mod groups;
 
@@ -71,7 +72,7 @@ fn change(observed: &Observed, name: &str, block: &str) -> Change {
     owned_change(PoolAction::Update, name, specs)
 }
 
-/// A line for each Service in the report when pool `a` becomes this block.
+/// A line for each Service with a predicted effect when the block of pool `a` changes.
 fn told(services: &[Value], before: &str, after: &str) -> Vec<String> {
     let observed = observed_of(&[pool("a", before)], services);
     let change = change(&observed, "a", after);
