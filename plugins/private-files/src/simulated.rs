@@ -1,5 +1,5 @@
-//! A machine that a test simulates on its own thread: it sees each change of a file, may
-//! refuse it, and says when it booted. Only tests enable the feature of this module.
+//! A machine that a test simulates on its own thread. It is called before each change of a file,
+//! may refuse the change, and defines the boot time. Only tests enable the feature of this module.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,8 +1,8 @@
-//! ADD: one port for an interface of a container, however often the runtime asks.
+//! ADD: one port for an interface of a container, however often the runtime repeats the ADD.
 //!
-//! The hardware address follows from the attachment, so a second creation collides with the first.
-//! After each refusal, the ADD looks for a port that an earlier attempt created. If the role may
-//! not choose hardware addresses (another project's network), Neutron chooses, and duplicates are
+//! The attachment determines the hardware address, so a second creation collides with the first.
+//! After each refusal, the ADD looks for a port that an earlier attempt created. If the role may not
+//! choose hardware addresses (another project's network), Neutron chooses, and duplicates are
 //! deleted. The caller must not run two ADDs for one attachment at once.
 
 use std::cell::Cell;
@@ -87,7 +87,7 @@ pub fn add<N: Neutron + Retries>(
                 error,
                 leftover: created.leftover(),
             },
-            // The garbage collection finds the left-over port by its name.
+            // The garbage collection finds the leftover port by its name.
             Err(why) => {
                 let error = error.and_also(&format!(
                     "a port of {} may be left over: {why}",
@@ -102,7 +102,7 @@ pub fn add<N: Neutron + Retries>(
     })
 }
 
-/// The known creations of this run.
+/// The known result of port creations in this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CreateResult {
     Nothing,

@@ -1,4 +1,4 @@
-//! What an interface gets from its port: addresses, routes and name servers.
+//! The configuration of an interface from its port: addresses, routes and name servers.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const SCOPE_LINK: u8 = 253;
 /// Computes the result of an ADD.
 ///
 /// # Errors
-/// Fails if the port lacks a requested address, or if a subnet is unknown.
+/// Fails if the port does not satisfy the request, or a subnet is unknown.
 pub fn outcome(
     facts: &(impl NetworkFacts + Retries),
     request: &AttachmentRequest,

@@ -1,4 +1,4 @@
-//! The port of a NIC, and what a Pod gets from it. Only reads the port.
+//! The port of a NIC, and the configuration that a Pod gets from it. Only reads the port.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,11 +21,11 @@ pub struct PortConfig {
     pub mtu: Option<u32>,
 }
 
-/// The port with this hardware address. If several networks have one, the configured `networks`
-/// decide.
+/// The port with this hardware address. If several networks have such a port, the configured
+/// `networks` decide.
 ///
 /// # Errors
-/// Fails unless there is exactly one, or if Neutron refuses or does not answer.
+/// Fails if no port or more than one port matches, or if Neutron refuses or does not answer.
 pub fn port_of(
     neutron: &(impl Neutron + Retries),
     mac: Mac,
@@ -37,7 +37,7 @@ pub fn port_of(
         ..PortFilter::default()
     };
     let mut ports = retry_until_answered(neutron, |neutron| neutron.ports(&filter))?;
-    // Neutron's database may compare texts differently, such as without regard to case.
+    // Neutron's database may compare texts differently, for example without regard to case.
     ports.retain(|port| port.mac_address == mac);
     let found = ports.len();
     ports.retain(|port| networks.is_empty() || networks.contains(&port.network_id));

@@ -1,6 +1,6 @@
-//! The result of the plugins before this one (`prevResult`): the addresses of the Pod's interface,
-//! and all other parts, which are passed on unchanged. Also the parts of a secondary route that
-//! CHECK does not find.
+//! The result of the earlier plugins (`prevResult`): the addresses of the Pod's interface, and all
+//! other parts, which are passed on unchanged. Also the parts of a secondary route that a CHECK
+//! does not find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -180,8 +180,8 @@ fn place(end: End) -> &'static str {
 }
 
 impl SecondaryRoute {
-    /// Differences that a CHECK finds. An address that the node got later is no lack: nothing is
-    /// sent from it to the Pod.
+    /// The parts that a CHECK does not find. A missing route to a later address of the node is no
+    /// lack: the node sends nothing from that address to the Pod.
     pub fn lacks(&self, seen: &Seen) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let gone = self

@@ -1,4 +1,4 @@
-//! What belongs to a secondary route: the pair, neighbours, routes and rules at both ends, and the
+//! The parts of a secondary route: the pair, neighbours, routes and rules at both ends, and the
 //! steps of an ADD in their order.
 
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ pub struct Neighbour {
     pub mac: Mac,
 }
 
-/// Packets that a Pod sends from this address use this table first.
+/// Packets that a Pod sends from this address use this routing table first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     pub source: IpAddr,

@@ -126,7 +126,7 @@ impl PtpSettings {
     /// The result of the earlier plugins for the interface.
     ///
     /// # Errors
-    /// Fails if it is absent or invalid.
+    /// Fails if the result is missing or invalid.
     pub fn previous(&self, interface: &InterfaceName) -> Result<Previous, CniError> {
         Previous::read(&self.written["prevResult"], interface)
     }

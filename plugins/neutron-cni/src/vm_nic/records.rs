@@ -1,5 +1,5 @@
-//! Records of taken NICs, one file per attachment. A record is on the disk before anything is done
-//! to the NIC, and is removed once all is undone. A run locks the record of the NIC that it
+//! Records of NICs in use, one file per attachment. A record is on the disk before the NIC is
+//! changed, and is removed once all changes are undone. A run locks the record of the NIC that it
 //! changes; the kernel releases the lock when the run ends. Must never know links.
 
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ impl Records {
         Ok(Locked::is_possible(&self.folder.join("choosing.lock"))?)
     }
 
-    /// The lock of an attachment. 256 files at most.
+    /// The lock of an attachment. At most 256 lock files exist.
     pub(super) fn lock_attachment(
         &self,
         key: &AttachmentKey,
@@ -84,7 +84,7 @@ impl Records {
         )?)
     }
 
-    /// Locks the record of an attachment, once no other run holds it; `None` without a record.
+    /// Locks the record of an attachment once no other run holds the lock. `None` without a record.
     pub(super) fn hold(
         &self,
         key: &AttachmentKey,
@@ -111,7 +111,7 @@ impl Records {
         }
     }
 
-    /// Locks a record if no other run holds it.
+    /// Locks a record if no other run holds the lock.
     pub(super) fn try_hold(&self, path: &Path) -> Result<TryHold, CniError> {
         let failed = |why: io::Error| file_error(&path.display().to_string(), &why);
         let file = match File::open(path) {

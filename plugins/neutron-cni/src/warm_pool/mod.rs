@@ -1,7 +1,7 @@
-//! The warm pool of a node: ports that are created before a Pod needs them. Decides which port
-//! fits an interface, and what the pool needs, by the node's files and the ports at Neutron. Only
-//! the files tell which interface holds a port: at Neutron, a pooled port keeps its owner and its
-//! slot for life. Pure.
+//! The warm pool of a node: ports that are created before a Pod needs them. From the node's files
+//! and the ports at Neutron, it decides which port fits an interface, and which ports to create or
+//! delete. Only the files show which interface uses a port: at Neutron, a pooled port always keeps
+//! its owner and its slot. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -73,7 +73,7 @@ impl PooledPort {
         is_asked_for && is_of_node && !self.port.fixed_ips.is_empty()
     }
 
-    /// Whether no other machine is known to have created it. A disk may outlive its server.
+    /// Whether no other machine is known to have created the port. A disk may outlive its server.
     fn is_of_machine(&self, machine: Option<&Id>) -> bool {
         match (RunId::server_of(&self.port.description), machine) {
             (Some(server), Some(machine)) => server == *machine,
@@ -191,8 +191,9 @@ pub struct Upkeep {
     pub unknown: Vec<Port>,
 }
 
-/// Computes the needs of the pool. `at_neutron` are the ports with the node's `name`, listed after
-/// the files were read, so each port of the files existed then. Without a size, no port stays free.
+/// Computes the work that the pool needs. `at_neutron` are the ports with the node's `name`, listed
+/// after the files were read, so each port of the files existed then. Without a size, no port stays
+/// free.
 pub fn upkeep(
     ports: &PoolPorts,
     at_neutron: &[Port],

@@ -1,5 +1,5 @@
-//! `neutron-node gc`: deletes the ports of a permanently removed node. Shows a plan, asks, reads
-//! everything again, and deletes only what was shown. `judge` decides.
+//! `neutron-node gc`: deletes the ports of a permanently removed node. Shows a plan, asks for
+//! approval, reads everything again, and deletes only ports that it showed. `judge` decides.
 
 mod judge;
 
@@ -26,20 +26,20 @@ use private_files::read_secret;
 
 pub(crate) use judge::{Arguments, HELP};
 
-/// How long one request may take, and a delete with its retries.
+/// Timeout of one request, and of a delete with its retries.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How long the list of the project's ports may take.
+/// Timeout of the list of the project's ports.
 const LIST_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Number of servers to request until OpenStack shows one.
+/// Maximum number of servers to request until OpenStack shows one.
 const PROOFS: usize = 10;
 
 /// Why the command ends early.
 enum Failure {
     /// The command failed, with this message: exit code 1.
     Failed(String),
-    /// What exists is not known: exit code 5.
+    /// The existing objects are not known: exit code 5.
     Refused(Vec<Refusal>),
     /// Some ports were deleted, and others were not: exit code 7.
     Partly(String),
@@ -58,7 +58,7 @@ impl From<NeutronError> for Failure {
     }
 }
 
-/// Runs the command. Its plan goes to standard output, all else to standard error.
+/// Runs the command. Its plan goes to standard output, everything else to standard error.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match collect(arguments) {
         Ok(()) => ExitCode::SUCCESS,

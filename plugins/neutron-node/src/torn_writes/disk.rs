@@ -1,5 +1,5 @@
-//! A disk that keeps only synced data. The folder of the test is what running programs see; this
-//! is what a crash of the machine leaves of it.
+//! A simulated disk that keeps only synced data. Running programs see the folder of the test. This
+//! module computes the contents of that folder after a crash of the machine.
 //!
 //! Names may reach the disk in any order, except that changes of one name or one file stay in
 //! order. A rename is atomic, as on ext4, XFS and btrfs. Content that was not synced may be torn.
@@ -159,7 +159,7 @@ impl Disk {
         }
     }
 
-    /// Makes everything durable.
+    /// Syncs everything.
     pub(super) fn sync_all(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         pending.into_iter().for_each(|change| self.apply(change));

@@ -1,6 +1,6 @@
-//! The plugin's and the daemon's files under faults: the programs are killed at any step, the
-//! machine loses power and unsynced data, the disk is full, files are damaged, Neutron refuses
-//! DELETEs. No port may be lost, and none given twice. A seed decides everything.
+//! The files of the plugin and the daemon under faults: the programs are killed at any step, the
+//! machine loses power and unsynced data, the disk is full, files are damaged, or Neutron refuses
+//! DELETEs. No port may be lost, and no port may be assigned twice. The seed decides everything.
 
 mod after_boot;
 mod checks;
