@@ -176,7 +176,7 @@ fn invalid_files_and_fail_on_decide_the_exit_code() {
     passes.stdout.assert_has(told);
 }
 
-/// As a job of Terraform with a policy goes red, and an apply of the plan would.
+/// The job fails like a Terraform job with a violated policy, and like an apply of the plan.
 #[test]
 fn a_refused_plan_fails_the_job_unless_it_is_to_pass() {
     let example = repository().join("examples/racks");
@@ -197,7 +197,8 @@ fn a_refused_plan_fails_the_job_unless_it_is_to_pass() {
         .assert_has("comment passes, so it does not stop");
 }
 
-/// The change that takes addresses is shown as a loss; another change has its own entry.
+/// The title counts a change that takes addresses only as a loss, and any other destructive change
+/// separately.
 #[test]
 fn a_destructive_change_beside_a_lost_address_is_in_the_title() {
     let mut plan = plan();

@@ -1,5 +1,5 @@
-//! `plan --fail-on`: exit code 2 if the plan has what the flag names, 5 if it is refused, otherwise
-//! 0.
+//! `plan --fail-on`: exit code 2 if a condition of the flag is met, 5 if the plan is refused,
+//! otherwise 0.
 
 use super::support::{Folder, holds, node, policy, pool};
 

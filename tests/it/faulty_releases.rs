@@ -9,7 +9,7 @@ use super::support::{Folder, KUBERNETES, TextAssertions, cluster};
 const LB_POOL: &str = r#"{"apiVersion":"cilium.io/v2","kind":"CiliumLoadBalancerIPPool","metadata":{"name":"lan"},"spec":{"blocks":[{"cidr":"20.0.10.0/24"}]}}"#;
 const L2_POLICY: &str = r#"{"apiVersion":"cilium.io/v2alpha1","kind":"CiliumL2AnnouncementPolicy","metadata":{"name":"l2"},"spec":{"loadBalancerIPs":true}}"#;
 
-/// The Service of a Gateway, of an Ingress, or without an owner.
+/// A Service that a Gateway or an Ingress owns, or that has no owner.
 fn service(name: &str, owner: Option<&str>, policy: &str) -> String {
     let owners: Vec<Value> = owner
         .map(|kind| json!({"kind": kind, "name": "ext", "uid": "u", "controller": true}))

@@ -5,7 +5,7 @@ use proptest::test_runner::Config;
 
 use worlds::{AROUND, Agent, ClaimState, Mode, NodeState, Owner, Profile, Shown, WHOLE_B, World};
 
-/// The most bytes that a world takes.
+/// Maximum number of bytes for a world.
 const LONGEST: usize = 220;
 
 /// Worlds of a profile. Fewer and smaller bytes are simpler worlds, so failures shrink.
@@ -15,7 +15,7 @@ pub fn worlds(profile: Profile) -> impl Strategy<Value = World> {
     prop_oneof![9 => generated, 1 => prop::sample::select(known(profile))]
 }
 
-/// Number of cases, unless `cargo xtask prove properties` asks for more.
+/// The number of cases: `usual`, unless `cargo xtask prove properties` requests more.
 pub fn cases(usual: u32) -> Config {
     let asked = std::env::var("PROPTEST_CASES").ok();
     Config {

@@ -184,7 +184,7 @@ fn a_file_of_another_format_is_refused() {
     }
 }
 
-/// The text of the panel of details.
+/// The text of the details panel.
 fn details(browser: &Browser) -> String {
     let text = browser
         .evaluate("return document.getElementById('details').innerText")
@@ -192,9 +192,9 @@ fn details(browser: &Browser) -> String {
     text.as_str().unwrap().to_owned()
 }
 
-/// The canvas after every requested drawing is done.
+/// The image of the canvas, once drawing has ended.
 fn drawn(browser: &Browser) -> String {
-    // A move of the view takes 220 ms: it has ended when two frames are equal.
+    // A move of the view takes 220 ms. It has ended when consecutive frames are equal.
     let script = "const canvas = document.getElementById('map');
         return new Promise((done) => {
             let last = '', same = 0;
@@ -257,7 +257,7 @@ fn a_browser_searches_zooms_and_follows_links() {
     text.assert_has("10.20.6.0/24");
     text.assert_has("Also held by");
 
-    // The view of today hides the additions of the plan.
+    // The view `now` hides the additions of the plan.
     browser.open(&folder.join("map.html"), "").unwrap();
     let both = drawn(&browser);
     let choose = "const state = document.getElementById('state'); state.value = 'now';

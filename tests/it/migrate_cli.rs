@@ -543,6 +543,6 @@ fn only_what_was_approved_is_resumed(server: &Server) {
     std::fs::remove_file(server.folder.path().join("pools/policy.yaml")).unwrap();
     let approved = [&resume[..], &["--approve-files", "--timeout", "1s"]].concat();
     server.run(&approved).expect(7);
-    // The approval of that time stays valid.
+    // The approval of the changed files is kept for the next resume.
     server.expect("migrate resume --timeout 1s", 7);
 }

@@ -1,5 +1,5 @@
-//! The ground that migrations are tested on behaves as real clusters do: budgets refuse evictions, a
-//! Node that is created again loses and keeps what it does with a real kubelet, and racks come up.
+//! The test clusters of migrations behave as real clusters do: budgets refuse evictions, a Node
+//! that is created again keeps and loses the same fields as with a real kubelet, and racks start.
 
 use serde_json::{Value, json};
 use testbed::{
@@ -269,7 +269,7 @@ fn a_fault_is_seen() {
     plane
         .delete(&format!("/api/v1/namespaces/kube-system/pods/{pod}"))
         .unwrap();
-    until("its Pod and the other agent are told", || {
+    until("the faults of its Pod and of the other agent are recorded", || {
         cluster.agents.faults().len() == 2
     });
     let told = format!("{:?}", cluster.agents.faults());

@@ -1,5 +1,5 @@
-//! `--base`: the parts of the Policy that a pull request weakens come first, and what the Policy of
-//! the base refuses stays refused.
+//! `--base`: weakened settings of the Policy are listed first, and changes that the Policy of the
+//! base refuses stay refused.
 
 use serde_json::Value;
 

@@ -115,8 +115,7 @@ fn a_rule_refuses_a_plan_that_was_reviewed() {
     }
 }
 
-/// A late job, or one that a person runs again after a revert, would apply what is no longer
-/// wanted.
+/// A late job, or a job that a user runs again after a revert, would apply outdated changes.
 #[test]
 fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
     for forge in [Forge::GitHub, Forge::GitLab] {
@@ -133,7 +132,7 @@ fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
         assert!(!world.folder.read("cluster.json").contains("podCIDR\""));
         assert!(world.comments()[1].contains("**not applied**"));
 
-        // A later commit that leaves the directory alone.
+        // A later commit that does not change the directory.
         world.is(Facts {
             changed: "",
             ..reverted
@@ -143,7 +142,7 @@ fn a_commit_whose_files_the_branch_left_behind_is_not_applied() {
         let told = world.comments();
         assert!(told[1].contains("applied as reviewed"), "{told:?}");
 
-        // Again, after the revert: the earlier result of the job stays in the comment.
+        // Again, after the revert: the comment keeps the result of the earlier job.
         world.is(reverted);
         world.run(&APPLY).expect(4);
         assert_eq!(world.comments(), told);

@@ -1,4 +1,4 @@
-//! Undo plans of which a part is blocked, and what an undo says of each change.
+//! Partly blocked undo plans, and the result of an undo for each change.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! `upgrade` against real operators: 1.15.19 gives way to 1.19.3 on the same etcd. The prediction
-//! is compared with what happens, Service by Service.
+//! `upgrade` against real operators: 1.19.3 replaces 1.15.19 on the same etcd. The predictions are
+//! compared with the effects, Service by Service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -263,7 +263,7 @@ fn the_prompt_begins_with_the_verdict() {
     shown.assert_has("not approved; nothing was written");
 }
 
-/// The plan gives the node a block, and the node leaves its rack's range permanently.
+/// The plan assigns a block outside the range of the node's rack, and the node keeps that block.
 #[test]
 fn nodes_that_fall_over_are_named_and_gate_the_plan() {
     let all = situations();

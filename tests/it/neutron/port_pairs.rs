@@ -199,7 +199,7 @@ fn planned_and_applied(stack: &OpenStack, port: &str) {
     let stale = run(&folder, &saved).expect(4).stderr;
     assert!(
         stale.contains("its state is unknown"),
-        "what cannot be seen is not gone: {stale}"
+        "an invisible port does not count as gone: {stale}"
     );
     stack.neutron().start().unwrap();
 }

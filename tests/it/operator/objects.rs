@@ -166,7 +166,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
         server.nodes([in_rack(name, "a")]);
     }
     condition(&server, "ippools/a", "Exhausted", "NodesWithoutBlock");
-    until("the plan after the write is reported", || {
+    until("the status shows the plan after the write", || {
         server.plane.get(&format!("{pools}/a")).unwrap()["status"]["nodes"] == 2
     });
     let metrics = http_get(&address, "/metrics").1;
@@ -191,7 +191,7 @@ fn nodes_get_blocks_of_pools_and_everything_is_told() {
         told("n1", "PodCIDRAssigned") && told("n3", "PodCIDRBlocked") && told("a", "Exhausted")
     });
 
-    // An object with faults, which the server cannot see, acts on nothing.
+    // The API server accepts this invalid object. The operator reports it and does not use it.
     let narrow = json!({"spec": {"blockSize": 8}});
     server.plane.patch(&format!("{pools}/a"), &narrow).unwrap();
     operator.until("invalid", json!({}));

@@ -10,8 +10,7 @@ use super::super::support::repository;
 use super::bench::Step;
 use super::scenario::{Scenario, scenarios};
 
-/// The operator's choice depends on whether all pools are made in one second, so the cell does,
-/// too.
+/// The effect depends on whether all pools are created within one second, so no cell predicts it.
 const DEPENDS: &str = "depends";
 const OF_ONE_SECOND: &str = "pools of one second";
 

@@ -16,7 +16,7 @@ const LIVING: &str = "11111111-4a0f-4d4b-8a3c-1f4f5a6b7c8d";
 const REPLACEMENT: &str = "22222222-4a0f-4d4b-8a3c-1f4f5a6b7c8d";
 const GONE: &str = "33333333-4a0f-4d4b-8a3c-1f4f5a6b7c8d";
 
-/// An administrator's machine, and what it looks at.
+/// An administrator's machine, with the cluster and the OpenStack that it reads.
 struct Desk<'d> {
     server: &'d Server,
     clouds: &'d Path,

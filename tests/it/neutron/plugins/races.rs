@@ -1,4 +1,5 @@
-//! Many at once, and killed at any moment, against a Neutron with two workers and MariaDB.
+//! Many concurrent runs of the plugin, killed at any moment, against a Neutron with two workers and
+//! MariaDB.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -10,7 +11,7 @@ use testbed::{OpenStack, Random, fresh_seed, or_skip};
 
 use crate::neutron::support::{Plugin, finish, ports, stack};
 
-/// Containers, and how many are served at once.
+/// Number of containers, and of concurrent runs of the plugin.
 const CONTAINERS: usize = 64;
 const AT_ONCE: usize = 8;
 
@@ -36,7 +37,7 @@ fn every_container_has_one_port_whoever_is_killed() {
         (8..CONTAINERS).contains(&killed),
         "{killed} of {CONTAINERS} were killed, seed {seed}"
     );
-    // As a runtime does that was killed itself: it asks again.
+    // A runtime that was killed itself repeats its ADDs.
     let mut given = BTreeMap::new();
     for chunk in names.chunks(AT_ONCE) {
         let asked: Vec<(&String, Child, Child)> = chunk
@@ -57,13 +58,12 @@ fn every_container_has_one_port_whoever_is_killed() {
     all_go(&stack, &network, &plugin, &names);
 }
 
-/// Says how many of them did not end by themselves.
+/// Returns how many of the runs were killed before they ended.
 fn killed_at_random(plugin: &Plugin, names: &[String], random: &mut Random) -> usize {
     let mut killed = 0;
     for chunk in names.chunks(AT_ONCE) {
         let mut children: Vec<Child> = chunk.iter().map(|name| plugin.start("ADD", name)).collect();
-        // All are started before the first wait: the process that is awaited first lets the others
-        // end.
+        // Kills all of them before the first wait: during a wait, the other runs would end.
         for child in children.iter_mut().step_by(2) {
             std::thread::sleep(Duration::from_millis(random.below(60) as u64));
             child.kill().unwrap();
@@ -75,7 +75,7 @@ fn killed_at_random(plugin: &Plugin, names: &[String], random: &mut Random) -> u
     killed
 }
 
-/// Half of them by DEL, the others as garbage.
+/// Deletes half of the ports by DEL, the others by garbage collection.
 fn all_go(stack: &OpenStack, network: &str, plugin: &Plugin, names: &[String]) {
     let (deleted, forgotten) = names.split_at(names.len() / 2);
     for chunk in deleted.chunks(AT_ONCE) {
