@@ -269,9 +269,10 @@ fn a_fault_is_seen() {
     plane
         .delete(&format!("/api/v1/namespaces/kube-system/pods/{pod}"))
         .unwrap();
-    until("the faults of its Pod and of the other agent are recorded", || {
-        cluster.agents.faults().len() == 2
-    });
+    until(
+        "the faults of its Pod and of the other agent are recorded",
+        || cluster.agents.faults().len() == 2,
+    );
     let told = format!("{:?}", cluster.agents.faults());
     told.assert_has("Stray");
     told.assert_has("Overlap");
