@@ -197,12 +197,15 @@ fn parts(block: Block, areas: &[&Area]) -> Vec<Block> {
         return vec![block];
     }
     let parts: Vec<Block> = halves
-        .into_iter()
-        .flat_map(|half| parts(half, &inner))
+        .iter()
+        .flat_map(|half| parts(*half, &inner))
         .collect();
-    match parts.len() > MOST_PARTS {
-        true => vec![block],
-        false => parts,
+    // Two wide halves, each of which has too many parts, save no space.
+    let is_fine = |part: &Block| depth(*part, &inner) <= WHOLE;
+    let saves_space = halves.len() == 1 || parts != halves || parts.iter().any(is_fine);
+    match saves_space && parts.len() <= MOST_PARTS {
+        true => parts,
+        false => vec![block],
     }
 }
 

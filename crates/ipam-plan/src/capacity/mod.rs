@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use crate::plan::{BlockCounts, Plan};
 use ipam_cilium::observed::Observed;
-use ipam_core::model::{NodeName, PoolName};
+use ipam_core::model::{NodeName, PoolName, grouped_digits};
 use ipam_core::net::{Block, BlockSize, Family, Range};
 use ipam_desired::Desired;
 
@@ -147,7 +147,8 @@ impl Row {
             Some(_) => "blocks",
             None => "addresses",
         };
-        format!("{} of {} {what}", self.counts.used, self.usable())
+        let [used, usable] = [self.counts.used, self.usable()].map(grouped_digits);
+        format!("{used} of {usable} {what}")
     }
 
     pub fn is_full(&self) -> bool {
