@@ -159,9 +159,7 @@ impl EventPrinter {
         drop(queue);
         match printer.join() {
             Ok(printed) => Ok(printed.map(|()| ExitStatus::Done)?),
-            Err(_) => Err(Failure::Failed(
-                "the program's output cannot be printed".to_owned(),
-            )),
+            Err(_) => Err(Failure::Failed("the output cannot be printed".to_owned())),
         }
     }
 }

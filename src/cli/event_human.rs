@@ -116,7 +116,7 @@ fn waiting_lines(waiting: &Waiting, detail: Detail) -> String {
         ""
     };
     let mut text = format!(
-        "seen  {}, {waits} for a person, {blocks} blocked{paused}\n",
+        "seen  {}, {waits} for approval, {blocks} blocked{paused}\n",
         count(*nodes, "node")
     );
     let waits = for_a_person
@@ -176,7 +176,7 @@ fn why_waits(change: &WaitingChange, activity: Activity) -> String {
     match change.needs_approval.as_slice() {
         [] if change.rules == VersionRules::Unknown => UNKNOWN_RULES.to_owned(),
         [] => hazard.to_owned(),
-        blocks => format!("needs the approval of a person: {}", joined(blocks, "; ")),
+        blocks => format!("needs manual approval: {}", joined(blocks, "; ")),
     }
 }
 

@@ -102,7 +102,7 @@ impl Site for LiveMap {
             Err(why) => return unavailable(&why),
         };
         let Ok(turn) = self.drawing.clone().acquire_owned().await else {
-            return unavailable("the program ends");
+            return unavailable("cilium-ipam ends");
         };
         // The turn ends with the drawing, even if the visitor leaves before.
         let drawn = tokio::task::spawn_blocking(move || {

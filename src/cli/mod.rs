@@ -230,7 +230,7 @@ pub fn main() -> ExitCode {
             outcome
         }
         Err(error) => Err(Failure::Failed(format!(
-            "the program cannot start: {error}"
+            "cilium-ipam cannot start: {error}"
         ))),
     };
     failure::exit_code(outcome, detail)

@@ -146,7 +146,7 @@ fn introduction(
     cilium_namespace: Option<&str>,
     namespaces: &[&str],
 ) -> String {
-    let mut text = "# Roles for cilium-ipam outside of the cluster".to_owned();
+    let mut text = "# Roles for cilium-ipam outside the cluster".to_owned();
     match account {
         Some(ServiceAccount { namespace, name }) => {
             text += &format!(", bound to the service account {namespace}/{name}.\n");

@@ -124,7 +124,7 @@ impl<'p> NodePlan<'p> {
         let approval = self
             .needs_approval(node)
             .into_iter()
-            .map(|block| format!("needs the approval of a person: {block}"));
+            .map(|block| format!("needs manual approval: {block}"));
         let blocked = self.blocked.get(node).cloned();
         let misplaced = self
             .misplaced

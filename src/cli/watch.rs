@@ -1,4 +1,4 @@
-//! `watch`: keeps a cluster as the files say, and prints one line for each event.
+//! `watch`: keeps a cluster equal to the files, and prints one line for each event.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

@@ -224,7 +224,7 @@ const WORDS: [(&str, &[&str], &str); 6] = [
     (
         "Adopted",
         &["adopt", "adopted"],
-        "a person or another tool made the object; from the apply on, these files manage it",
+        "the object was created manually or by another tool; from the apply on, these files manage it",
     ),
     (
         "Blocked",
@@ -234,7 +234,7 @@ const WORDS: [(&str, &[&str], &str); 6] = [
     (
         "Misplaced",
         &["misplaced"],
-        "the node holds a block that the files would not give it today; it stays until a person moves it",
+        "the node holds a block that the files would not give it today; it stays until you move it",
     ),
     (
         "Digest",

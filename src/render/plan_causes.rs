@@ -87,7 +87,7 @@ pub(super) fn misplaced(misplaced: &[MisplacedDocument], detail: Detail) -> List
     let columns = [page("pool"), first(""), page("why"), page("how many")];
     let columns = [&columns[..], &[below("nodes"), aside("fix")]].concat();
     Listing {
-        remark: "; a held block never moves by itself",
+        remark: "; the block of a node never moves automatically",
         codes: misplaced.iter().map(|one| one.code.as_str()).collect(),
         ..Listing::new(Phrase::new("misplaced"), "misplaced block", &columns)
             // A node may have one block of each family.

@@ -79,7 +79,7 @@ fn headline(document: &UpgradeDocument) -> String {
     match (changes, unjudged) {
         (0, 0) => format!("{way}: {}", nothing_changes(from, to, 0)),
         (0, parts) => format!(
-            "{way}: nothing was found, but {} could not be judged",
+            "{way}: nothing was found, but {} could not be checked",
             count(*parts, "part")
         ),
         (changes, 0) => format!(
@@ -88,7 +88,7 @@ fn headline(document: &UpgradeDocument) -> String {
             objects.join(", ")
         ),
         (changes, parts) => format!(
-            "{way}: {}, for {}; {} could not be judged",
+            "{way}: {}, for {}; {} could not be checked",
             count(*changes, "change"),
             objects.join(", "),
             count(*parts, "part")
@@ -109,7 +109,7 @@ fn is_within_minor(from: &str, to: &str) -> bool {
     patch.is_some_and(|patch| patch.starts_with('.'))
 }
 
-/// The text for a hop without changes, if this number of parts of the upgrade could not be judged.
+/// The text for a hop without changes, if this number of parts of the upgrade could not be checked.
 fn nothing_changes(from: &str, to: &str, unjudged: usize) -> &'static str {
     match (is_within_minor(from, to), unjudged) {
         (true, _) => "no difference between these patch releases is known to this program",
@@ -140,7 +140,7 @@ fn unjudged_parts(parts: &[Unjudged]) -> Listing<'_> {
     let row = |Unjudged { what, why, hides }: &Unjudged| {
         let part = Phrase::of(what).words(": ").sentence(why);
         let part = part.words("; this hides ").sentence(hides);
-        let line = Phrase::new("**not judged** ").then(part.clone());
+        let line = Phrase::new("**not checked** ").then(part.clone());
         Row::new([part]).line(line)
     };
     let title = Phrase::new("Could not be judged: something may change there");

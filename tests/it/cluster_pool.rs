@@ -133,7 +133,7 @@ fn the_operator_keeps_what_was_planned(version: CiliumVersion) {
     );
     let plan = server.json("plan -o json --fail-on never");
     assert!(
-        blocked(&plan, "n0").contains("hands out blocks itself"),
+        blocked(&plan, "n0").contains("assigns pod CIDRs itself"),
         "{plan}"
     );
 
@@ -294,7 +294,7 @@ fn a_node_that_the_operator_skips() {
     );
     let plan = server.json("plan -o json --fail-on never");
     assert!(
-        blocked(&plan, "other").contains("hands out blocks itself"),
+        blocked(&plan, "other").contains("assigns pod CIDRs itself"),
         "{plan:#}"
     );
     server.expect("apply --auto-approve", 0);

@@ -205,7 +205,7 @@ fn drift_is_told_as_a_difference_with_its_writer_and_what_a_merge_does() {
     let text = text.expect(0).stdout;
     assert_text_only(&text);
     for part in [
-        "### `pools`: 1 drifted node; no changes. 0 of 1 node as the files say, 0 moved.\n",
+        "### `pools`: 1 drifted node; no changes. 0 of 1 node matches the files, 0 moved.\n",
         "**Merging this writes nothing:** there is nothing to change; 0 nodes move.\n",
         "<details open><summary>the cluster differs from Git in 1 field, as it is now</summary>",
         "| field | last written by | a merge writes | objects |",

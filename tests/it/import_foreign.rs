@@ -100,8 +100,7 @@ fn nodes_that_hold_their_blocks_of_calico_keep_them() {
         .collect();
     let folder = calico_folder(&affinities, &nodes);
     let ran = folder.run(&CALICO).expect(0);
-    ran.stdout
-        .assert_has("No changes. 5 nodes as the files say");
+    ran.stdout.assert_has("No changes. 5 nodes match the files");
     // Inferences are in the files only.
     ran.stderr.assert_has("left out: IPPool special");
     ran.stderr.assert_lacks("Node n1");

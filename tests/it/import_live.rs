@@ -70,7 +70,7 @@ fn holding(server: &Server, nodes: &[(&str, &str, &str)]) {
     }));
 }
 
-fn is_as_the_files_say(server: &Server) {
+fn matches_the_files(server: &Server) {
     let plan = args("plan --fail-on changes,blocked,misplaced,refused,error");
     server.run(&plan).expect(0);
 }
@@ -161,8 +161,8 @@ fn calico_on_a_real_api_server() {
     let held = server.pod_cidrs();
     let ran = server.expect("import --from calico", 0);
     ran.stdout
-        .assert_has("No changes. 600 nodes as the files say, 0 moved.");
-    is_as_the_files_say(&server);
+        .assert_has("No changes. 600 nodes match the files, 0 moved.");
+    matches_the_files(&server);
     assert_eq!(server.pod_cidrs(), held);
 
     // Without one of the kinds, addresses in use would be unknown.
@@ -239,7 +239,7 @@ fn metallb_on_a_real_api_server() {
     }
     ran.stderr.assert_lacks("bgppeers");
     server.expect("apply --auto-approve", 0);
-    is_as_the_files_say(&server);
+    matches_the_files(&server);
     let service = server.plane.get(&format!("{path}/web")).unwrap();
     assert_eq!(
         service["metadata"]["annotations"]["lbipam.cilium.io/ips"],
@@ -289,8 +289,8 @@ fn node_ipam_controller_on_a_real_api_server() {
     let held = server.pod_cidrs();
     let ran = server.expect("import --from node-ipam-controller", 0);
     ran.stdout
-        .assert_has("No changes. 4 nodes as the files say, 0 moved.");
-    is_as_the_files_say(&server);
+        .assert_has("No changes. 4 nodes match the files, 0 moved.");
+    matches_the_files(&server);
     let pins = server.folder.read("pools/node-assignments.yaml");
     pins.assert_has("name: n3");
     pins.assert_lacks("name: n1");
@@ -401,7 +401,7 @@ fn addresses_that_metallb_itself_gave() {
         .patch(&format!("{SERVICES}/by-pool"), &label)
         .unwrap();
     server.expect("apply --auto-approve --waive lost-addresses=9", 0);
-    is_as_the_files_say(&server);
+    matches_the_files(&server);
     assert_eq!(all(), given);
     for (name, held) in &given {
         let service = server.plane.get(&format!("{SERVICES}/{name}")).unwrap();

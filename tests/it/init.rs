@@ -70,8 +70,8 @@ fn nodes_that_hold_blocks_keep_them_without_a_question() {
     let ran = folder.run(&INIT).expect(0);
     assert!(!ran.stderr.contains("]: "), "a question: {}", ran.all());
     ran.stdout
-        .assert_has("No changes. 3 nodes as the files say, 0 moved.");
-    plans(&folder, "No changes. 3 nodes as the files say, 0 moved.");
+        .assert_has("No changes. 3 nodes match the files, 0 moved.");
+    plans(&folder, "No changes. 3 nodes match the files, 0 moved.");
     let pools = pools(&folder);
     assert_eq!(pools["rack-a"], ["10.20.0.0/20"]);
     assert_eq!(pools["rack-b"], ["10.21.0.0/20"]);
@@ -96,7 +96,7 @@ fn blocks_of_racks_that_alternate_stay_and_new_nodes_get_some() {
     folder.run(&[&INIT[..], &flags].concat()).expect(0);
     plans(&folder, "Plan: 6 to assign, 0 moved; 24 unchanged.");
     folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
-    plans(&folder, "No changes. 30 nodes as the files say, 0 moved.");
+    plans(&folder, "No changes. 30 nodes match the files, 0 moved.");
     let by_default = with_nodes(KUBERNETES, &nodes);
     by_default.run(&INIT).expect(0);
     let pools = pools(&by_default);
@@ -456,7 +456,7 @@ fn on_a_real_api_server() {
     assert!(
         again
             .stdout
-            .starts_with("No changes. 40 nodes as the files say, 0 moved."),
+            .starts_with("No changes. 40 nodes match the files, 0 moved."),
         "{}",
         again.stdout
     );
@@ -481,7 +481,7 @@ fn a_stray_block_stretches_no_range() {
     let ran = folder.run(&INIT).expect(0);
     let told = "2 blocks of nodes outside the given CIDRs, such as 10.20.200.0/24";
     assert!(ran.all().contains(told), "{}", ran.all());
-    plans(&folder, "No changes. 7 nodes as the files say, 0 moved.");
+    plans(&folder, "No changes. 7 nodes match the files, 0 moved.");
     let all: Vec<String> = pools(&folder).into_values().flatten().collect();
     assert_eq!(
         all,

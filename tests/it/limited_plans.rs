@@ -70,7 +70,7 @@ fn a_limited_plan_never_speaks_for_the_whole_cluster() {
         "{told}"
     );
     told.assert_has("limited by --target 'node/n1'");
-    told.assert_lacks("as the files say");
+    told.assert_lacks(" the files, ");
     let page = on_cluster(&folder, &[&flags[..3], &["-o", "markdown"]].concat());
     let page = page.expect(0).stdout;
     page.assert_has("1 change is not in this plan");

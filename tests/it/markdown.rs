@@ -89,7 +89,7 @@ pub const PIECES: [&str; 72] = [
     "\u{200b}",
 ];
 
-/// Patterns that a page's text, outside of code, must not contain. They are simple, and stricter
+/// Patterns that a page's text, outside code, must not contain. They are simple, and stricter
 /// than the filters of the hosts.
 fn reference(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();

@@ -161,6 +161,6 @@ fn cluster_pool_to_kubernetes_and_back() {
         // A Pod that comes now gets its address from the same block.
         let fresh = ground.pod(&format!("fresh-{ipam}"), "n2");
         let block = blocks[1][0].as_str().unwrap().trim_end_matches("0/24");
-        assert!(fresh.starts_with(block), "{fresh} outside of {block}");
+        assert!(fresh.starts_with(block), "{fresh} outside {block}");
     }
 }

@@ -214,7 +214,7 @@ proptest! {
         let expected = Naive(&world).misplaced(&given(&plan));
         prop_assert_eq!(&misplaced, &expected, "{:?}", plan.misplaced);
         let is_clean = plan.changes.is_empty() && plan.blocked.is_empty() && expected.is_empty();
-        prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.is_as_the_files_say(), is_clean);
+        prop_assert_eq!(PlanDocument::new(&plan, "pools").summary.matches_the_files(), is_clean);
     }
 
     #[test]

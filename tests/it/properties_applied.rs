@@ -156,7 +156,7 @@ proptest! {
                 prop_assert!(world.gives(index(&change.node), new), "{}: {}", change.node, new);
             }
         }
-        let is_green = PlanDocument::new(&first.plan, "pools").summary.is_as_the_files_say();
+        let is_green = PlanDocument::new(&first.plan, "pools").summary.matches_the_files();
         for node in first.observed.nodes.values().filter(|_| is_green) {
             for holding in first.observed.holds(node).iter() {
                 let is_used = world.has_ipv6 || holding.block.family() == Family::Ipv4;

@@ -426,7 +426,7 @@ fn one_issue_is_open_while_the_cluster_differs() {
         let none = world.run(&["drift", "pools"]).expect(0);
         assert_eq!(
             none.stderr,
-            "The cluster matches the files; no issue is open\nNo changes. 1 node as the files say, 0 moved.\n"
+            "The cluster matches the files; no issue is open\nNo changes. 1 node matches the files, 0 moved.\n"
         );
     }
 }

@@ -181,7 +181,7 @@ fn two_thousand_nodes_in_three_racks() {
     assert!(
         again
             .stdout
-            .starts_with("No changes. 2,000 nodes as the files say, 0 moved."),
+            .starts_with("No changes. 2,000 nodes match the files, 0 moved."),
         "{}",
         again.stdout
     );
@@ -201,7 +201,7 @@ fn racks_that_swap_are_told(server: &Server, pools: &[String; 3]) {
         .write("pools/racks.yaml", swapped.join("---\n"));
     let swap = server.expect("plan --fail-on misplaced", 2);
     let headline =
-        "1,334 nodes misplaced; no changes. 666 of 2,000 nodes as the files say, 0 moved.";
+        "1,334 nodes misplaced; no changes. 666 of 2,000 nodes match the files, 0 moved.";
     assert!(swap.stdout.starts_with(headline), "{}", swap.stdout);
     for pool in ["rack-a", "rack-b"] {
         let cause = format!("667 blocks of pool {pool}: the pool does not select the node");

@@ -259,7 +259,7 @@ fn an_undo_plan_is_shown_and_asked_about() {
     // One that is done already needs no answer.
     let done = folder.run(&words[..4]).expect(0).stderr;
     done.assert_has("Undo: nothing to take back.");
-    done.assert_lacks("as the files say");
+    done.assert_lacks(" the files, ");
 }
 
 #[test]

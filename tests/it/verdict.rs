@@ -54,7 +54,7 @@ fn situations() -> Vec<Situation> {
             "nothing to do",
             vec![held("n1", "10.20.0.0/24")],
             vec![pool("a", POOL)],
-            "No changes. 1 node as the files say, 0 moved.",
+            "No changes. 1 node matches the files, 0 moved.",
             0,
         ),
         of(
@@ -89,7 +89,7 @@ fn situations() -> Vec<Situation> {
             "misplaced",
             vec![held("n1", "10.99.0.0/24")],
             vec![pool("a", POOL)],
-            "1 node misplaced; no changes. 0 of 1 node as the files say, 0 moved.",
+            "1 node misplaced; no changes. 0 of 1 node matches the files, 0 moved.",
             0,
         ),
         of(
@@ -106,7 +106,7 @@ fn situations() -> Vec<Situation> {
             "blocked nodes",
             vec![held("n1", "10.20.0.0/24"), new("n2")],
             vec![pool("a", ONE_BLOCK)],
-            "1 blocked, 1 error; no changes can be made now. 1 of 2 nodes as the files say, 0 moved.",
+            "1 blocked, 1 error; no changes can be made now. 1 of 2 nodes match the files, 0 moved.",
             2,
         ),
         of(
@@ -120,14 +120,14 @@ fn situations() -> Vec<Situation> {
             "drift",
             vec![drifted()],
             vec![pool("a", POOL)],
-            "1 drifted node; no changes. 0 of 1 node as the files say, 0 moved.",
+            "1 drifted node; no changes. 0 of 1 node matches the files, 0 moved.",
             0,
         ),
         of(
             "a block that two nodes hold",
             vec![held("n1", "10.20.0.0/24"), held("n2", "10.20.0.0/24")],
             vec![pool("a", POOL)],
-            "1 error; no changes. 0 of 2 nodes as the files say, 0 moved.",
+            "1 error; no changes. 0 of 2 nodes match the files, 0 moved.",
             2,
         ),
     ]

@@ -24,7 +24,7 @@ const APPLIERS: usize = 3;
 /// Nodes that join in the course of a history, those of its beginning included.
 const NODES: usize = 7;
 
-/// Applies in a row after which a calm cluster must be as the files say.
+/// Applies in a row after which a calm cluster must match the files.
 const SETTLING: usize = 4;
 
 /// Counts of histories.

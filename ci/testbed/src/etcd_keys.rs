@@ -84,7 +84,7 @@ fn delete(etcdctl: Etcdctl<'_>, keys: &[&str]) -> Result<()> {
     let [first, .., last] = keys else {
         return etcdctl.run(&[&["del"], keys].concat(), &[]).map(drop);
     };
-    // The end of a range is outside of it, and this is the next key that an argument can hold.
+    // The end of a range is outside it, and this is the next key that an argument can hold.
     let end = format!("{last}\u{1}");
     etcdctl.run(&["del", first, &end], &[]).map(drop)
 }

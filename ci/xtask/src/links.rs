@@ -193,7 +193,7 @@ fn html_of(markdown: &Path) -> PathBuf {
     page
 }
 
-/// The targets of `[text](target)` outside of code.
+/// The targets of `[text](target)` outside code.
 fn markdown_links(text: &str) -> Vec<&str> {
     let mut links = Vec::new();
     let mut is_code = false;

@@ -297,7 +297,7 @@ fn misplaced(pool: &PoolOverview) -> NewCondition {
             "Misplaced",
             ConditionStatus::False,
             "AsSpecified",
-            "every block of it is where the files say",
+            "every block of it matches the files",
         );
     }
     // The most frequent first; the sort is stable, so equal numbers stay in order of the text.
@@ -366,7 +366,7 @@ fn assigned(progress: &Progress) -> NewCondition {
         Progress::Pending => (
             ConditionStatus::False,
             "Pending",
-            "it is being written, or waits for a person".to_owned(),
+            "it is being written, or waits for approval".to_owned(),
         ),
         Progress::Blocked(why) => (ConditionStatus::False, "Blocked", why.clone()),
         Progress::Absent => (

@@ -259,7 +259,7 @@ fn reason(error: &ExecutionError) -> String {
             "it divides by zero".to_owned()
         }
         ExecutionError::Overflow(operator, ..) => format!("a number overflows in `{operator}`"),
-        ExecutionError::IndexOutOfBounds(_) => "an index is outside of its list".to_owned(),
+        ExecutionError::IndexOutOfBounds(_) => "an index is outside its list".to_owned(),
         ExecutionError::DuplicateKey(_) => "a map has a key twice".to_owned(),
         ExecutionError::FunctionError { function, message } => {
             format!(

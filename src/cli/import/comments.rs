@@ -21,7 +21,7 @@ pub(super) fn of_pool(pool: &InferredPool) -> String {
     let mut text = comment(&format!("{} {}", source(pool), holders(evidence)));
     if !evidence.outside.is_empty() {
         text += &comment(&format!(
-            "Nodes hold blocks outside of these: {}.",
+            "Nodes have blocks outside these: {}.",
             joined(&evidence.outside, ", ")
         ));
     }
@@ -77,7 +77,7 @@ fn source(pool: &InferredPool) -> String {
 fn holders(evidence: &Evidence) -> String {
     let holders: Vec<&NodeName> = evidence.nodes.iter().collect();
     if holders.is_empty() {
-        return "No node holds a block of it.".to_owned();
+        return "No node has a block of it.".to_owned();
     }
     let ends = evidence
         .held

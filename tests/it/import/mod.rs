@@ -37,7 +37,7 @@ fn changes_nothing(folder: &Folder) -> Value {
 
 /// As [`changes_nothing`], and nothing is blocked.
 #[track_caller]
-fn is_as_the_files_say(folder: &Folder) {
+fn matches_the_files(folder: &Folder) {
     let plan = changes_nothing(folder);
     assert_eq!(plan["blocked"], json!([]), "{plan:#}");
     assert_eq!(plan["summary"]["errors"], 0, "{plan:#}");

@@ -1,6 +1,6 @@
 //! Pools of many nodes. What single nodes lead to is in `cases/import`.
 
-use super::{import, is_as_the_files_say, pools, with};
+use super::{import, matches_the_files, pools, with};
 use crate::support::{KUBERNETES, holds, node};
 
 #[test]
@@ -17,6 +17,6 @@ fn a_large_cluster_is_imported() {
         .collect();
     let folder = with(KUBERNETES, &items);
     import(&folder, &[]).expect(0);
-    is_as_the_files_say(&folder);
+    matches_the_files(&folder);
     assert_eq!(pools(&folder).len(), 40);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{documents, import, is_as_the_files_say, pools, with};
+use super::{documents, import, matches_the_files, pools, with};
 use crate::support::{KUBERNETES, TextAssertions, holds, node};
 
 fn pod_pool(name: &str, cidr: &str) -> String {
@@ -33,7 +33,7 @@ fn multi_pool_keeps_its_pools_unmanaged() {
     ];
     let folder = with(r#""ipam":"multi-pool""#, &items);
     import(&folder, &[]).expect(0);
-    is_as_the_files_say(&folder);
+    matches_the_files(&folder);
     let pools = pools(&folder);
     assert_eq!(pools.len(), 3);
     assert_eq!(
@@ -57,7 +57,7 @@ fn multi_pool_keeps_its_pools_unmanaged() {
     folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
     std::fs::remove_dir_all(folder.join("pools")).unwrap();
     import(&folder, &[]).expect(0);
-    is_as_the_files_say(&folder);
+    matches_the_files(&folder);
     let pools = self::pools(&folder);
     assert_eq!(pools["rack-b"]["priority"], -1);
     assert_eq!(pools["rack-b"]["disabled"], Value::Null);
@@ -89,7 +89,7 @@ fn load_balancers_stay_and_lb_freeze_pins_services() {
     ];
     let folder = with(KUBERNETES, &items);
     import(&folder, &[]).expect(0);
-    is_as_the_files_say(&folder);
+    matches_the_files(&folder);
     let text = folder.read("pools/load-balancer-pools.yaml");
     text.assert_has("2 Services hold an address");
     text.assert_has("`cilium-ipam lb freeze`");
@@ -142,7 +142,7 @@ fn hostile_labels_and_names_stay_text() {
         let folder = with(KUBERNETES, &items);
         let ran = import(&folder, flags).expect(0);
         assert!(!ran.all().contains(['\u{1b}', '\u{202e}']), "{}", ran.all());
-        is_as_the_files_say(&folder);
+        matches_the_files(&folder);
         for file in ["ippools.yaml", "policy.yaml", "load-balancer-pools.yaml"] {
             let text = folder.read(&format!("pools/{file}"));
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
@@ -186,7 +186,7 @@ fn load_balancer_files_do_not_need_blocks_of_nodes() {
         assert!(!folder.join("pools/ippools.yaml").exists(), "{settings}");
         assert_eq!(documents(&folder, "load-balancer-pools.yaml").len(), 1);
         folder.expect("apply --cluster-file cluster.json --auto-approve", 0);
-        is_as_the_files_say(&folder);
+        matches_the_files(&folder);
 
         let folder = with(settings, &items);
         let refused = import(&folder, &[]).expect(1).stderr;

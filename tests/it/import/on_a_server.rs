@@ -34,7 +34,7 @@ fn imported(ipam: &str, config: &[(&str, &str)], objects: &[(&str, Value)]) -> S
     }
     let ran = server.expect("import", 0);
     ran.stdout
-        .assert_has("No changes. 6 nodes as the files say, 0 moved.");
+        .assert_has("No changes. 6 nodes match the files, 0 moved.");
     server.expect("plan --fail-on changes,blocked,misplaced,refused,error", 0);
     server.expect("import", 0);
     server
@@ -113,7 +113,7 @@ fn on_a_real_api_server() {
     let held = server.pod_cidrs();
     let ran = server.expect("import", 0);
     ran.stdout
-        .assert_has("No changes. 30 nodes as the files say, 0 moved.");
+        .assert_has("No changes. 30 nodes match the files, 0 moved.");
     server.expect("plan --fail-on changes,blocked,misplaced,refused,error", 0);
     assert_eq!(
         pools(&server.folder).keys().collect::<Vec<_>>(),

@@ -74,7 +74,7 @@ fn a_dry_run_and_json_show_the_files() {
 fn clusters_that_cannot_be_imported() {
     let ran = import(&with(KUBERNETES, &[node("n1", "a", "")]), &[]).expect(1);
     ran.stderr
-        .assert_has("no node holds a block, and no setting names a range");
+        .assert_has("no node has a block, and no setting names a range");
     let ran = import(&with(r#""ipam":"eni""#, &[node("n1", "a", "")]), &[]).expect(1);
     ran.stderr.assert_has("pools for nodes have no effect");
 }

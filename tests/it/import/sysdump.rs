@@ -110,7 +110,7 @@ fn a_sysdump_gives_the_files_of_its_cluster() {
         let (folder, _) = both(settings, &[&items[..], &others].concat());
         let ran = folder.expect("import --sysdump sysdump.zip", 0);
         ran.stdout
-            .assert_has("No changes. 4 nodes as the files say, 0 moved.");
+            .assert_has("No changes. 4 nodes match the files, 0 moved.");
         // What no archive has.
         ran.stderr.assert_has("claims of cilium-ipam, customresourcedefinitions.apiextensions.k8s.io, record of a migration, servicecidrs");
         // The cluster itself gives the same files, and none is written.

@@ -10,7 +10,7 @@ fn swapped_selectors_are_told_grouped_and_gated() {
     let folder = applied(&racks("b", "a", 24));
     let ran = folder.expect("plan --cluster cluster.json", 0);
     let headline =
-        "1,334 nodes misplaced; no changes. 666 of 2,000 nodes as the files say, 0 moved.";
+        "1,334 nodes misplaced; no changes. 666 of 2,000 nodes match the files, 0 moved.";
     assert!(
         ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline),
         "{}",

@@ -23,7 +23,8 @@ fn nodes_that_all_show_blocks_of_others_are_one_entry_and_not_green() {
         )],
     );
     let ran = folder.expect("plan --cluster cluster.json", 2);
-    let headline = "2,000 drifted nodes, 2,000 errors; no changes. 0 of 2,000 nodes as the files say, 0 moved.";
+    let headline =
+        "2,000 drifted nodes, 2,000 errors; no changes. 0 of 2,000 nodes match the files, 0 moved.";
     assert!(
         ran.stdout.starts_with(headline) && ran.stdout.trim_end().ends_with(headline),
         "{}",
@@ -158,7 +159,9 @@ fn hundreds_of_pools_are_cut_and_counted() {
     );
     assert!(short.starts_with("Plan: 500 to assign, 0 moved"), "{short}");
     short.assert_has("… and 490 further pools with 490 changes; --show-all shows all");
-    short.assert_has("misplaced (500 blocks of 500 nodes; a held block never moves by itself)");
+    short.assert_has(
+        "misplaced (500 blocks of 500 nodes; the block of a node never moves automatically)",
+    );
     short.assert_has("… and 490 further causes: 490 not-selected; --show-all shows all");
     let full = folder
         .run(&[&words[..], &["--show-all"]].concat())
@@ -216,7 +219,7 @@ fn show_nodes_tells_everything_at_once() {
         "{rows:#}"
     );
     assert!(
-        state(1).contains("; needs the approval of a person: 8.8.8.0/24, which only CiliumNode"),
+        state(1).contains("; needs manual approval: 8.8.8.0/24, which only CiliumNode"),
         "{rows:#}"
     );
     assert_eq!(

@@ -81,7 +81,7 @@ fn only_what_the_files_would_give_is_taken_over_unattended() {
                 "{what}: {plan:#}"
             ),
             cidr => assert!(
-                reason.contains(&format!("approval of a person: {cidr}")),
+                reason.contains(&format!("manual approval: {cidr}")),
                 "{what}: {plan:#}"
             ),
         }
@@ -164,7 +164,7 @@ fn a_plan_says_which_blocks_a_person_must_approve() {
             .unwrap()
             .to_owned();
         let told = format!(
-            "needs the approval of a person: {cidr}, which only CiliumNode.spec.ipam.podCIDRs shows (written by evil-agent at 2026-02-01T10:00:00Z): {why}"
+            "needs manual approval: {cidr}, which only CiliumNode.spec.ipam.podCIDRs shows (written by evil-agent at 2026-02-01T10:00:00Z): {why}"
         );
         assert!(reason.contains(&told), "{reason}\n{told}");
         // The same through a snapshot.
@@ -259,7 +259,7 @@ fn watch_and_the_operator_adopt_no_block_that_no_pool_gives() {
 
     // A person sees it in the plan and decides.
     let plan = server.expect("plan", 2).stdout;
-    plan.assert_has("needs the approval of a person: 8.8.8.0/24");
+    plan.assert_has("needs manual approval: 8.8.8.0/24");
     server.expect("apply --auto-approve", 0);
     assert_eq!(server.pod_cidrs()["n1"], ["8.8.8.0/24"]);
 }

@@ -25,7 +25,7 @@ fn cilium_node(name: &str, cidr: &str) -> Value {
 fn fates(plan: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let changes = plan["changes"].as_array().unwrap().iter().map(|change| {
-        let waits = if text(&change["reason"]).contains("needs the approval") {
+        let waits = if text(&change["reason"]).contains("needs manual approval") {
             " if approved"
         } else {
             ""

@@ -28,11 +28,7 @@ impl SimState {
             self.violate(Invariant::Guarded, name, "an unguarded deletion");
         }
         if sender.taking == Taking::Forbidden {
-            self.violate(
-                Invariant::NothingMoves,
-                name,
-                "a deletion outside of an undo",
-            );
+            self.violate(Invariant::NothingMoves, name, "a deletion outside an undo");
         }
         if *kind == ObservedKind::CiliumNode && !is_ours {
             let what = "a CiliumNode without our label was deleted";

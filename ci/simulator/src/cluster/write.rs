@@ -266,7 +266,7 @@ mod tests {
         delete(&running, Taking::Allowed, version(&running)).unwrap();
         for (cluster, what) in [
             (unlabelled, "without our label"),
-            (of_apply, "outside of an undo"),
+            (of_apply, "outside an undo"),
             (unguarded, "unguarded"),
             (running, "running agent"),
         ] {

@@ -132,9 +132,7 @@ impl State {
             let range = address.map(|address| Range::from(ipam_core::net::Address::from(address)));
             let lies_in = |range: Range| used.iter().any(|block| block.range().overlaps(&range));
             if pod["spec"]["nodeName"] == name && range.is_some_and(|range| !lies_in(range)) {
-                self.violated(format!(
-                    "{name}: {key} has {address:?}, outside of {used:?}"
-                ));
+                self.violated(format!("{name}: {key} has {address:?}, outside {used:?}"));
             }
         }
     }

@@ -129,7 +129,7 @@ impl Drop for BorrowedControlPlane {
             idle.push(kept);
             (idle.len() > MOST_IDLE).then(|| idle.remove(0))
         };
-        // Outside of the lock, since it takes a second.
+        // Outside the lock, since it takes a second.
         drop(surplus);
     }
 }

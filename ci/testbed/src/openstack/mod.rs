@@ -2,7 +2,7 @@
 //! small catalog and three users.
 //!
 //! Packages come from the Python package index and, for MariaDB, from Debian; nothing is installed
-//! outside of the cache. A [`Faults`] stands in front of each of the two services, and the catalog
+//! outside the cache. A [`Faults`] stands in front of each of the two services, and the catalog
 //! names those for everybody who asks for the public interface. It knows nothing of CNI.
 
 mod helpers;
@@ -170,7 +170,7 @@ impl OpenStack {
 }
 
 /// Fetches, builds and fills everything that a start needs, as the first start would. Call it
-/// outside of a test to make its progress visible.
+/// outside a test to make its progress visible.
 ///
 /// # Errors
 /// [`Error::Missing`] where Python or the packages cannot be had; otherwise when something cannot

@@ -81,7 +81,7 @@ fn write_for_machines(root: &Path) -> Result<()> {
     std::fs::write(book.join("llms.txt"), text).context("llms.txt cannot be written")
 }
 
-/// The Markdown files of the repository outside of the site, relative to its root.
+/// The Markdown files of the repository outside the site, relative to its root.
 fn markdown_files() -> Result<Vec<String>> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

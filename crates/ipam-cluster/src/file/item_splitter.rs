@@ -35,7 +35,7 @@ impl Batch {
 /// Where the next byte is.
 #[derive(Clone, Copy)]
 enum Place {
-    /// Outside of the list's items.
+    /// Outside the list's items.
     Around,
     /// Between two items of the list.
     Between,
@@ -89,7 +89,7 @@ pub(super) struct ItemSplitter<R> {
     found: Found,
     /// The text around the items. Each item is a zero.
     around: Vec<u8>,
-    /// Bytes outside of items since the last one.
+    /// Bytes outside items since the last one.
     outside: usize,
     /// Where the last string of that text begins.
     string_start: usize,

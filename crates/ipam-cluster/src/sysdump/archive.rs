@@ -150,7 +150,7 @@ fn names<R: Read + Seek>(zip: &ZipArchive<R>) -> Result<Vec<Name>, String> {
         let climbs = raw.starts_with('/') || raw.split(['/', '\\']).any(|part| part == "..");
         if climbs || entry.is_symlink() {
             return Err(format!(
-                "it has a file outside of its folder, `{}`: `cilium sysdump` writes none",
+                "it has a file outside its folder, `{}`: `cilium sysdump` writes none",
                 one_line(&raw)
             ));
         }

@@ -180,7 +180,7 @@ pub(super) fn without_reserved(
         let finding = Finding::new(Severity::Warning, Rule("reserved-outside-pool"), message);
         context.findings.push(
             finding
-                .at(&at, "outside of the pool")
+                .at(&at, "outside the pool")
                 .help("remove it, or correct the address"),
         );
     }

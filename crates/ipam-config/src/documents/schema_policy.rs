@@ -133,7 +133,7 @@ pub(super) struct WrittenProtected {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct WrittenMigration {
-    /// Maintenance windows. `migrate` starts no node outside of them. Default: always.
+    /// Maintenance windows. `migrate` starts no node outside them. Default: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<WrittenWindow>", length(min = 1))]
     pub windows: Option<Vec<Option<WrittenWindow>>>,

@@ -178,7 +178,7 @@ pub(super) struct WrittenEdit {
         skip_serializing_if = "Option::is_none"
     )]
     cilium_node: Option<Vec<String>>,
-    /// CIDRs of a CiliumNode that is created while Cilium's operator hands out blocks itself.
+    /// CIDRs of a CiliumNode that is created while Cilium's operator assigns pod CIDRs itself.
     #[serde(
         rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator",
         default,

@@ -48,7 +48,7 @@ http_server::metrics! {
     blocked: Family<Labels, Number> = "Blocked changes, by kind of object";
     misplaced_nodes: Family<Labels, Number> =
         "Nodes with a block that the files would not give them today, by reason";
-    waiting: Family<Labels, Number> = "Changes that wait for a person, by hazard";
+    waiting: Family<Labels, Number> = "Changes that wait for manual approval, by hazard";
     findings: Family<Labels, Number> = "Results of checks, by rule and severity";
     pending_changes: Number = "Changes that are decided and not written yet";
     writes: Family<Labels, Counter> = "Writes, by kind of object and outcome";

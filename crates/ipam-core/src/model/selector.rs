@@ -244,7 +244,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The requirements, cut at the commas outside of parentheses.
+/// The requirements, cut at the commas outside parentheses.
 fn parts(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     text.split(|character| {

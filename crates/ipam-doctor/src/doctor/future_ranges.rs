@@ -151,7 +151,7 @@ fn source_and_help(observed: &Observed, supply: &capacity::Supply<'_>) -> (Strin
     match &supply.of {
         Supplier::ClusterPool => (
             format!("{} of Cilium's operator", ranges_key(supply.family())),
-            "before it is reached, append a CIDR elsewhere and give each new node a block of it (`cilium-ipam` reserves these addresses by itself); never change the existing CIDR",
+            "before it is reached, append a CIDR elsewhere and give each new node a block of it (`cilium-ipam` reserves these addresses automatically); never change the existing CIDR",
         ),
         Supplier::Allocator(name) => {
             let mut allocators = observed.allocators.iter();

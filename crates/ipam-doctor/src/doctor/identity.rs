@@ -262,7 +262,7 @@ fn bgp(observed: &Observed) -> Conclusion {
         return unknown("which field is announced depends on the version");
     }
     if !observed.is_host_scoped() {
-        return unknown("not judged in this IPAM mode");
+        return unknown("not checked in this IPAM mode");
     }
     conclusion(
         about,

@@ -382,7 +382,7 @@ fn of_node(
     let gives = chosen == Some(&pool.name);
     let verdict = match (gives, is_selected, held.is_empty()) {
         (false, true, false) if holds.is_empty() => {
-            "selects it, and it holds a block of another pool".to_owned()
+            "selects it, and it has a block of another pool".to_owned()
         }
         (false, true, false) => "selects it, and it keeps its block".to_owned(),
         (false, false, _) => "does not select it, and it keeps its block".to_owned(),

@@ -71,7 +71,7 @@ pub(super) fn explain(
             .into_iter()
             .chain(
                 check::second_controller(service, observed, &outlook.rules)
-                    .map(|one| format!("{one} serves it, too: addresses may change for ever")),
+                    .map(|one| format!("{one} serves it, too: addresses may never stop changing")),
             )
             .chain(lost_hostnames(service, plan))
             .collect(),

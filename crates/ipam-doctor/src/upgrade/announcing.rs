@@ -1,6 +1,6 @@
 //! What nodes and Services announce before and after the hop.
 //!
-//! Parts of the cluster that an upgrade could not be judged for.
+//! Parts of the cluster that an upgrade could not be checked for.
 
 use std::collections::BTreeSet;
 
@@ -181,7 +181,7 @@ fn cause_for_services(hop: &HopView<'_>, ends: bool) -> Cause {
 pub struct Unjudged {
     /// The kind or setting.
     pub what: String,
-    /// Why it could not be judged.
+    /// Why it could not be checked.
     pub why: String,
     /// What may change there without an entry.
     pub hides: &'static str,
@@ -280,7 +280,7 @@ fn versions(observed: &Observed) -> Option<Unjudged> {
     Some(Unjudged {
         what: "the start".to_owned(),
         why: format!(
-            "agents or the operator of {} run beside {version}",
+            "agents or the operator of {} run in addition to {version}",
             super::change::listed(others)
         ),
         hides: "the effects of the unfinished upgrade: finish it first",

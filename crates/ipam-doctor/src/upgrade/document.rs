@@ -26,7 +26,7 @@ pub struct UpgradeDocument {
     pub summary: UpgradeSummary,
     /// The hops, one for each minor release. Empty if `to` runs already.
     pub hops: Vec<HopDocument>,
-    /// Parts of the cluster that could not be judged. Something may change there.
+    /// Parts of the cluster that could not be checked. Something may change there.
     pub unjudged: Vec<Unjudged>,
 }
 
@@ -41,7 +41,7 @@ pub struct UpgradeSummary {
     pub nodes: usize,
     /// Other objects that an entry names.
     pub others: usize,
-    /// Parts that could not be judged.
+    /// Parts that could not be checked.
     pub unjudged: usize,
 }
 

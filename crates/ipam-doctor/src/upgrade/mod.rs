@@ -59,7 +59,7 @@ pub struct Upgrade {
     pub evidence: Evidence,
     pub to: CiliumVersion,
     pub hops: Vec<Hop>,
-    /// Parts of the cluster that could not be judged.
+    /// Parts of the cluster that could not be checked.
     pub unjudged: Vec<Unjudged>,
 }
 

@@ -22,7 +22,7 @@ pub struct Evidence {
     pub nodes: BTreeSet<NodeName>,
     /// Lowest and highest block that they hold, of each family in use.
     pub held: Vec<(Block, Block)>,
-    /// CIDRs outside of the source, which nodes hold.
+    /// CIDRs outside the source, which nodes hold.
     pub outside: Vec<Block>,
     /// Nodes without a block, because of which the pool gives no new blocks.
     pub waiting: BTreeSet<NodeName>,

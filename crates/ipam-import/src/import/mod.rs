@@ -153,7 +153,7 @@ pub struct InferredWritePath {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     #[error(
-        "no node holds a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster"
+        "no node has a block, and no setting names a range of Pods: `cilium-ipam init` proposes pools for a new cluster"
     )]
     NothingToImport,
     #[error(

@@ -344,7 +344,7 @@ pub(super) fn risks(
         ),
         // The operator forgets a block with its CiliumNode (`operator/pkg/ipam` @ 1.20).
         Method::CiliumNode if allocator == BlockAllocator::Operator => risks.push(
-            "Cilium's operator may give the old block to a node that joins before the agent restarts: let no node join meanwhile".to_owned(),
+            "Cilium's operator may give the old block to a node that joins before the agent restarts: let no node join until then".to_owned(),
         ),
         Method::CiliumNode | Method::ToKubernetes | Method::ToClusterPool => {}
     }

@@ -69,7 +69,7 @@ pub(super) fn of_cluster(view: &View<'_>) -> Vec<Finding> {
         let finding = Finding::new(Severity::Warning, Rule("two-controllers"), message);
         let finding = naming_services(finding, &held);
         let finding = finding.seen(workloads.chain(writer));
-        let finding = finding.causes("each overwrites the status that the other one writes, so addresses may change for ever");
+        let finding = finding.causes("each overwrites the status that the other one writes, so addresses may never stop changing");
         finding.help("stop one of the two programs, or create the Services anew with a `spec.loadBalancerClass` that only one of them serves")
     };
     by_program.into_iter().map(finding).collect()

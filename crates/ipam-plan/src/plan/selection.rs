@@ -88,7 +88,7 @@ pub struct LeftOut {
     pub misplaced: usize,
     /// Nodes with a field that differs from what it should show.
     pub drifted: usize,
-    /// Findings about nodes outside of the plan.
+    /// Findings about nodes outside the plan.
     pub findings: usize,
 }
 

@@ -337,7 +337,7 @@ fn difference(
         return format!("{who}: saved to {was}, now blocked: {reason}");
     }
     if obstacles.unchanged.contains(&target) {
-        return format!("{who}: saved to {was}, but it is as the files say, in another way");
+        return format!("{who}: saved to {was}, but it matches the files in another way");
     }
     format!("{who}: saved to {was}, but {}", obstacle(saved, observed))
 }

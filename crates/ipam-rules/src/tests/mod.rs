@@ -110,7 +110,7 @@ fn a_rule_that_cannot_be_evaluated_does_not_hold() {
     for (source, part) in [
         ("plan.changes[0].labels['none'] == ''", "no key `none`"),
         ("plan.changes[0].name < 1", "string, int"),
-        ("plan.changes[5].name == ''", "outside of its list"),
+        ("plan.changes[5].name == ''", "outside its list"),
         ("1 / 0 == 1", "divides by zero"),
         ("9223372036854775807 + 1 > 0", "overflows"),
         ("plan.changes[0].name + 1 == ''", "cannot be used"),

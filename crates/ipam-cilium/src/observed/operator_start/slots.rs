@@ -20,7 +20,7 @@ pub(super) struct FamilySlots {
 pub(super) enum Place {
     /// The block grown to whole slots.
     Slots(Block),
-    /// The block is outside of the operator's ranges, or in a range that is smaller than its mask size.
+    /// The block is outside the operator's ranges, or in a range that is smaller than its mask size.
     Refused,
 }
 

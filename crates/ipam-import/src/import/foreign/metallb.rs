@@ -145,7 +145,7 @@ fn name_twice(object: &Object<'_>) -> Remark {
         RemarkName::NameTwice,
         object.about(),
         format!(
-            "another pool has this name, so MetalLB refuses the configuration and goes on with an earlier one: {addresses} is not imported. Add the addresses to a pool of another name if they are in use"
+            "another pool has this name, so MetalLB refuses the configuration and continues with an earlier one: {addresses} is not imported. Add the addresses to a pool of another name if they are in use"
         ),
     )
 }

@@ -84,7 +84,7 @@ obstacles! {
     NodeConfig(NodeConfigObstacle),
     /// An earlier apply cannot be undone.
     Undo(UndoObstacle),
-    /// LoadBalancer addresses cannot be assigned as the files say.
+    /// LoadBalancer addresses cannot be assigned as requested in the files.
     LoadBalancing(LbObstacle),
     /// Something that objects of several kinds depend on is missing or in the way.
     Common(CommonObstacle),

@@ -173,7 +173,7 @@ impl PinObstacle {
             ),
             PinObstacle::WouldMove { pinned, held } => Explanation::new(
                 format!(
-                    "it is pinned to {pinned} but holds {held}, and a held block never moves by itself"
+                    "it is pinned to {pinned} but holds {held}, and the block of a node never moves automatically"
                 ),
                 "move the node with `cilium-ipam migrate plan` and `cilium-ipam migrate apply`, or pin the block that it holds",
             ),

@@ -1,6 +1,6 @@
 //! Obstacles of a CiliumPodIPPool (ipam `multi-pool`).
 //!
-//! Obstacles from Cilium's operator, which hands out blocks itself in ipam `cluster-pool`.
+//! Obstacles from Cilium's operator, which assigns pod CIDRs itself in ipam `cluster-pool`.
 //!
 //! Obstacles of an undo: parts of an earlier apply that stay.
 
@@ -142,15 +142,15 @@ pub enum OperatorObstacle {
 
 impl OperatorObstacle {
     pub(super) fn explain(&self) -> Explanation {
-        const STOP_IT: &str = "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero meanwhile, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or set `writePath: cilium-node` before the node's agent starts, at the risk that the operator gives the same block away at the same moment";
+        const STOP_IT: &str = "run the operator with --ipam=kubernetes (Helm: operator.extraArgs) or scale it to zero during this time, or, from Cilium 1.18 on, annotate the Node with `ipam.cilium.io/ignore: \"true\"` before its agent starts; or set `writePath: cilium-node` before the node's agent starts, at the risk that the operator gives the same block away at the same moment";
         const REMOVES: &str = ": from 1.17.15, 1.18.9 and 1.19.3 on, a starting operator removes the blocks of all nodes in one slot of its mask but one";
         match self {
             OperatorObstacle::Gives => Explanation::new(
-                "Cilium's operator hands out blocks itself (ipam `cluster-pool`)",
+                "Cilium's operator assigns pod CIDRs itself (ipam `cluster-pool`)",
                 STOP_IT,
             ),
             OperatorObstacle::Unseen => Explanation::new(
-                "what Cilium's operator does is unknown (its Deployment is not visible, is being changed, or its ranges or block sizes are unknown), so it may hand out the same block itself",
+                "what Cilium's operator does is unknown (its Deployment is not visible, is being changed, or its ranges or block sizes are unknown), so it may assign the same block itself",
                 STOP_IT,
             ),
             OperatorObstacle::Refuses(refusal) => match refusal.holder() {
@@ -175,7 +175,7 @@ impl OperatorObstacle {
                 format!(
                     "{block} lies in the ranges of Cilium's operator, which skips this node and does not know that the block is taken"
                 ),
-                "give the pool addresses outside of the operator's ranges, or remove the annotation `ipam.cilium.io/ignore`",
+                "give the pool addresses outside the operator's ranges, or remove the annotation `ipam.cilium.io/ignore`",
             ),
         }
     }

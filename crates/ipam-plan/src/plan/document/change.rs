@@ -230,7 +230,7 @@ pub enum EditDocument {
     /// does not exist.
     #[serde(rename = "spec")]
     PodPool(Option<serde_json::Value>),
-    /// All blocks of a CiliumNode that is created while Cilium's operator hands out blocks itself.
+    /// All blocks of a CiliumNode that is created while Cilium's operator assigns pod CIDRs itself.
     #[serde(rename = "CiliumNode.spec.ipam.podCIDRs, beside the operator")]
     CiliumNodeBesideOperator(Vec<String>),
     /// The node has no CiliumNode.

@@ -172,7 +172,7 @@ fn reason_text(change: &NodeChange) -> String {
     let why = match &change.reason {
         Reason::Pinned => format!("pinned{by}"),
         Reason::MovedByPin { from } => format!(
-            "pinned{by}, and moves away from {from}: drain the node; its Node keeps the old block for ever"
+            "pinned{by}, and moves away from {from}: drain the node; its Node keeps the old block permanently"
         ),
         Reason::PinnedInPart => {
             format!("one family pinned{by}, the other the lowest free block{pool}")
@@ -195,7 +195,7 @@ fn reason_text(change: &NodeChange) -> String {
     let approval: String = change
         .needs_approval
         .iter()
-        .map(|block| format!("; needs the approval of a person: {block}"))
+        .map(|block| format!("; needs manual approval: {block}"))
         .collect();
     why + restart + &approval
 }

@@ -25,7 +25,7 @@ pub struct Summary {
     pub moved: usize,
     /// Changes that must wait.
     pub blocked: usize,
-    /// Nodes that are as the files say: nothing changes or waits, no block is misplaced, no field
+    /// Nodes that match the files: nothing changes or waits, no block is misplaced, no field
     /// drifted, and no check found an error.
     pub unchanged: usize,
     /// Nodes with a block that the files would not give them today.
@@ -110,7 +110,7 @@ impl Summary {
 
     /// Whether the cluster matches the files, by everything that the plan knows. A limited plan
     /// does not know it.
-    pub fn is_as_the_files_say(&self) -> bool {
+    pub fn matches_the_files(&self) -> bool {
         self.changes_nothing()
             && self.left_out.is_none()
             && self.unchanged == self.nodes

@@ -135,12 +135,17 @@ fn without_changes(plan: &PlanDocument) -> String {
     }
     let nodes = count(summary.nodes, "node");
     let moved = grouped_digits(summary.moved);
+    let verb = if summary.nodes == 1 {
+        "matches"
+    } else {
+        "match"
+    };
     // Says it of all nodes only if no count contradicts it.
-    match summary.is_as_the_files_say() {
-        true => format!("{title}. {nodes} as the files say, {moved} moved."),
+    match summary.matches_the_files() {
+        true => format!("{title}. {nodes} {verb} the files, {moved} moved."),
         false => {
             let good = grouped_digits(summary.unchanged);
-            format!("{title}. {good} of {nodes} as the files say, {moved} moved.")
+            format!("{title}. {good} of {nodes} {verb} the files, {moved} moved.")
         }
     }
 }
@@ -305,10 +310,7 @@ mod tests {
             unchanged: 3,
             ..Summary::default()
         };
-        assert_eq!(
-            line(&good),
-            "No changes. 3 nodes as the files say, 0 moved."
-        );
+        assert_eq!(line(&good), "No changes. 3 nodes match the files, 0 moved.");
         let blocked = Summary {
             blocked: 6,
             errors: 1,
@@ -317,7 +319,7 @@ mod tests {
         };
         assert_eq!(
             line(&blocked),
-            "6 blocked, 1 error; no changes can be made now. 0 of 3 nodes as the files say, 0 moved."
+            "6 blocked, 1 error; no changes can be made now. 0 of 3 nodes match the files, 0 moved."
         );
         assert_eq!(plan(blocked).verdict().outcome, PlanOutcome::Differs);
         let drifted = Summary {
@@ -327,7 +329,7 @@ mod tests {
         };
         assert_eq!(
             line(&drifted),
-            "1 drifted node; no changes. 2 of 3 nodes as the files say, 0 moved."
+            "1 drifted node; no changes. 2 of 3 nodes match the files, 0 moved."
         );
     }
 

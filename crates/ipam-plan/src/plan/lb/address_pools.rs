@@ -155,7 +155,8 @@ fn reason(
 ) -> String {
     let why = match (action, author) {
         (PoolAction::Adopt, _) => {
-            "a person or another tool made it; from the apply on, these files manage it".to_owned()
+            "it was created manually or by another tool; from the apply on, these files manage it"
+                .to_owned()
         }
         (PoolAction::Update, Some((manager, time))) if manager != FIELD_MANAGER => {
             format!("differs from the files; last written by {manager} at {time}")

@@ -8,7 +8,7 @@
 //! (`pkg/apis/core/validation/validation.go` ValidateNodeUpdate @ 1.36).
 //!
 //! Ipam `cluster-pool`: agents read their CiliumNode, which Cilium's operator usually fills. While
-//! the operator hands out blocks itself, a CiliumNode can only be created before its agent creates
+//! the operator assigns pod CIDRs itself, a CiliumNode can only be created before its agent creates
 //! it.
 
 mod node_config;
