@@ -7,6 +7,7 @@ use super::comment::Beside;
 use super::fail_on::{Conditions, FailOn, FailOnArguments};
 use super::failure::Failure;
 use super::files::{Files, SafetyArguments, SelectionArguments, output_file};
+use super::forge_arguments::circumstances;
 use super::plan_file::Inputs;
 use super::validate::Report;
 use super::{Common, ExitStatus, Format, output};
@@ -152,12 +153,8 @@ pub(super) fn page(
         ..common.report_header(observed)
     };
     let around = Circumstances {
-        commit: None,
-        cluster: None,
-        time: &header.time,
-        occasion: Occasion::Apply,
         unattended: beside.map(Beside::shown),
-        check: None,
+        ..circumstances(None, None, common, &header.time, Occasion::Apply)
     };
     output::page(
         format,

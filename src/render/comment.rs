@@ -139,10 +139,9 @@ pub fn plan_report(plan: &PlanDocument, around: &Circumstances<'_>) -> String {
     let (worst, told) = comment_risks::worst(plan, &losses, around.occasion);
     let verdict = prose(&plan.verdict().line());
     let lines = first_lines(plan, worst, around);
-    let head = format!(
-        "### {verdict}\n\n{}{lines}",
-        weakened_policy(&plan.weakened)
-    );
+    let weakened = weakened_policy(&plan.weakened);
+    // The line ends a list of answers, which would go on with the entries.
+    let head = format!("### {verdict}\n\n{weakened}{lines}\n---\n");
     let tail = closing_lines(plan, around);
     let mut page = Page::new(PageLimit::REPORT, head, &tail);
     let changes = plan.changes.iter();

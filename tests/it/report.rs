@@ -127,7 +127,7 @@ fn text_of_the_cluster_is_text_in_a_report() {
             &browser,
             "return [...document.querySelectorAll('*')].map((one) => one.tagName)",
         );
-        let ours = "BODY CODE DD DETAILS DL DT H1 H2 HEAD HTML LI MAIN META P PRE STRONG STYLE SUMMARY TABLE TBODY TD TH THEAD TITLE TR UL";
+        let ours = "BODY CODE DD DETAILS DL DT H1 H2 HEAD HR HTML LI MAIN META P PRE STRONG STYLE SUMMARY TABLE TBODY TD TH THEAD TITLE TR UL";
         let ours = ours.split(' ').map(str::to_owned).collect();
         let foreign: Vec<_> = tags.difference(&ours).collect();
         assert!(foreign.is_empty(), "{command}: {foreign:?}");

@@ -36,7 +36,7 @@ pub struct StatusInput<'t> {
     pub applied: &'t Texts,
     /// The last plan, if there is one.
     pub overview: Option<&'t Overview>,
-    /// Number of changes that wait for a person.
+    /// Number of changes that wait for approval.
     pub waiting: usize,
     /// Time at which the statuses are computed.
     pub at: Timestamp,

@@ -48,7 +48,7 @@ fn watch_keeps_the_pairs_of_ports() {
         &first,
         &["10.20.0.0/24", "10.20.9.0/24", "203.0.113.9"],
     );
-    // Stale pairs wait for a person; a node that joins gets its pair with its block.
+    // Stale pairs wait for approval; a node that joins gets its pair with its block.
     server.nodes([vm("n2", SECOND)]);
     allows(&stack, &second, &["10.20.1.0/24"]);
     set(&stack, &second, json!([{"ip_address": "198.51.100.7"}]));

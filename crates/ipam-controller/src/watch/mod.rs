@@ -3,7 +3,7 @@
 //! the metrics and the writer of statuses decide what to show.
 //!
 //! Files with errors never act: the last valid ones still apply. What exceeds the Policy's limits
-//! waits for a person.
+//! waits for approval.
 
 mod departed;
 mod reconcile;
@@ -193,7 +193,7 @@ pub struct Planned<'n> {
     pub observed: &'n Observed,
 }
 
-/// A change that waits for a person.
+/// A change that waits for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingChange {
     /// The object that the change is about.
@@ -229,7 +229,7 @@ pub struct Waiting {
     pub nodes: usize,
     /// Whether the Policy pauses all writes.
     pub activity: Activity,
-    /// Changes that wait for a person because of their hazard.
+    /// Changes that wait for approval because of their hazard.
     pub for_a_person: Vec<WaitingChange>,
     /// Limits and protections that refuse changes.
     pub refusals: Vec<Refusal>,

@@ -1,4 +1,4 @@
-//! Which changes of a plan may be applied unattended, and which wait for a person.
+//! Which changes of a plan may be applied unattended, and which wait for approval.
 //!
 //! What a person must approve: changes that depend on unknown rules of a release, and blocks.
 
@@ -23,7 +23,7 @@ const MAX_JUDGEMENTS: usize = 64;
 pub struct Unattended {
     /// Changes to apply, in the order of the plan.
     pub applied: Vec<Change>,
-    /// Changes that wait for a person: their hazard exceeds the Policy, a block needs approval, the
+    /// Changes that wait for approval: their hazard exceeds the Policy, a block needs approval, the
     /// rules of the running release are unknown, or they depend on a change that waits.
     pub waiting: Vec<Change>,
     /// Refusals of the changes that would be applied. Then only blocks of new nodes are applied, and
