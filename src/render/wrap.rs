@@ -23,9 +23,11 @@ pub fn terminal_width(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
 }
 
 /// The text with its long lines broken between words. The rest of a line is indented by two more
-/// columns than its start. Rows of a table, whose cells are three spaces apart, stay whole.
+/// columns than its start. Rows of a table stay whole: they have no indent, and their cells are
+/// three spaces apart.
 pub fn wrapped(text: &str, width: usize) -> Cow<'_, str> {
-    let fits = |line: &str| display_width(line) <= width || line.trim_start().contains("   ");
+    let is_row = |line: &str| !line.starts_with(' ') && line.contains("   ");
+    let fits = |line: &str| display_width(line) <= width || is_row(line);
     if text.lines().all(fits) {
         return text.into();
     }
@@ -55,8 +57,8 @@ mod tests {
 
     #[test]
     fn long_lines_are_broken_between_words() {
-        let text = "short\n  + n1  10.0.0.0/24  the lowest free block of pool a\n";
-        let expected = "short\n  + n1  10.0.0.0/24  the\n    lowest free block of\n    pool a\n";
+        let text = "short\n  + n1    10.0.0.0/24  the lowest free block of pool a\n";
+        let expected = "short\n  + n1    10.0.0.0/24  the\n    lowest free block of\n    pool a\n";
         assert_eq!(wrapped(text, 28), expected);
     }
 

@@ -108,6 +108,7 @@ mod server;
 mod strict_writes;
 mod subnets;
 mod support;
+mod terminal_width;
 mod tidy;
 mod transitions;
 mod trusted_objects;
