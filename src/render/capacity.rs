@@ -102,7 +102,7 @@ fn verdict(document: &CapacityDocument) -> String {
         .rows
         .iter()
         .rev()
-        .max_by_key(|row| row.used_percent);
+        .max_by_key(|row| (row.used_percent, row.used));
     let mut parts = Vec::new();
     match fullest {
         None => parts.push("no pool and no range is known".to_owned()),
