@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 
 use super::{Claims, MOST_BYTES, Quarantined};
 use crate::model::NodeName;
@@ -54,7 +54,8 @@ pub enum DepartedError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure {
     pub node: NodeName,
-    /// When the block disappeared, in whole seconds, by the clock of the process that noticed it.
+    /// When the block disappeared, by the clock of the process that noticed it. Rounded up to whole
+    /// seconds, so that the quarantine is never shorter than the Policy's.
     pub at: Timestamp,
 }
 
@@ -187,8 +188,11 @@ impl Departed {
 
 impl Departure {
     /// A block of the node disappeared at this time.
-    pub fn new(node: NodeName, at: Timestamp) -> Departure {
-        let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
+    pub fn new(node: NodeName, time: Timestamp) -> Departure {
+        let at = TimestampRound::new()
+            .smallest(Unit::Second)
+            .mode(RoundMode::Ceil);
+        let at = time.round(at).unwrap_or(time);
         Departure { node, at }
     }
 
@@ -293,6 +297,19 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_quarantine_is_never_shorter_by_a_part_of_a_second() {
+        let disappeared = at(100)
+            .saturating_add(SignedDuration::from_millis(1))
+            .unwrap();
+        let departure = Departure::new("n".parse().unwrap(), disappeared);
+        assert!(departure.is_in_force(disappeared, QUARANTINE));
+        assert!(departure.is_in_force(at(160), QUARANTINE));
+        assert!(!departure.is_in_force(at(161), QUARANTINE));
+        let whole = Departure::new("n".parse().unwrap(), at(100));
+        assert_eq!(whole.at, at(100));
     }
 
     /// The /24 of 10.0.0.0/8 with this number.
