@@ -20,8 +20,8 @@ pub(super) struct Common {
     /// Use the cluster in this file.
     ///
     /// The file is a `v1 List` in JSON or YAML, as `kubectl get nodes,ciliumnodes,… -o json` prints
-    /// it, or the archive of a `cilium sysdump`, which is only read. Repeat the flag for objects in
-    /// several files: together they are one cluster, and `apply` takes one file.
+    /// it, or the archive of a `cilium sysdump`, which is only read. Repeat the flag if the
+    /// cluster's objects are in several files. `apply` accepts only one file.
     #[arg(long = "cluster-file", alias = "cluster", global = true, value_name = "FILE",
         conflicts_with_all = ["kubeconfig", "context"], add = completions::cluster_files())]
     pub(super) cluster_files: Vec<PathBuf>,

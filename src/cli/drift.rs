@@ -106,7 +106,7 @@ impl Arguments {
     }
 }
 
-/// The issue of the directory, or of a part of it.
+/// The drift issue of the whole directory, or of the selected part.
 fn subject(plan: &PlanDocument) -> Comment {
     match &plan.selection {
         None => Comment::Drift,

@@ -47,7 +47,7 @@ pub(super) struct Arguments {
     /// label whose values separate the held blocks.
     #[arg(long, value_name = "KEY", value_parser = by_label)]
     by_label: Option<ByLabel>,
-    /// Take over pools of LoadBalancers and of Pods that have no owner. The plan then writes their
+    /// Adopt LoadBalancer pools and Pod pools that have no owner. The plan then writes their
     /// ownership label.
     #[arg(long)]
     adopt: bool,

@@ -94,7 +94,7 @@ enum Command {
     /// Writes the pools, a Policy, a JSON Schema for editors and a CI file. If the directory has
     /// pools, `--ci` writes the CI file alone. Never overwrites a file.
     Init(init::Arguments),
-    /// Write files for a running cluster; a plan of them changes nothing.
+    /// Write files for a running cluster; their plan changes nothing.
     ///
     /// Infers pools from the blocks of nodes, their labels and the settings, and explains each in a
     /// comment. Plans the files before it writes them: if the plan has a change or a misplaced

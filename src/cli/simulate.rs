@@ -72,7 +72,7 @@ impl clap::Args for Joining {
                     .value_name("KEY=VALUE")
                     .action(ArgAction::Append)
                     .value_parser(ValueParser::new(label))
-                    .help("A label of the nodes of the --add before it. Repeatable"),
+                    .help("A label for the nodes of the preceding `--add`. Repeatable"),
             )
     }
 

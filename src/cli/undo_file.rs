@@ -77,7 +77,8 @@ pub(super) fn kept() -> Vec<PathBuf> {
     plans.into_iter().map(|(_, path)| path).collect()
 }
 
-/// The time and the number of `undo-TIME.json`, or of `undo-TIME.2.json`, the second of a moment.
+/// Time and sequence number of a file: `undo-TIME.json` is the first at that time,
+/// `undo-TIME.2.json` the second.
 fn place_in_order(name: &str) -> Option<(String, u32)> {
     let name = name.strip_prefix(PREFIX)?.strip_suffix(".json")?;
     let (time, number) = match name.split_once('.') {

@@ -31,7 +31,8 @@ pub(super) struct Arguments {
     /// Longest time between two plans, at least `1s`.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = interval)]
     interval: Duration,
-    /// Maximum number of concurrent writes. `auto`: as many as the server gains from, 4 to 64.
+    /// Maximum number of concurrent writes. `auto`: 4 to 64 writes, as many as increase the
+    /// server's throughput.
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parallelism)]
     parallelism: Parallelism,
     #[command(flatten)]

@@ -173,7 +173,7 @@ fn way_back(change: &ChangeDocument) -> Phrase {
         .words(" in place of the new block, or apply the undo plan, which takes back all of the apply that can be undone; then drain the node and restart its agent again. Once the block is written, removing the pin is not enough")
 }
 
-/// Limit of the nodes of one pool that have a row.
+/// Maximum number of nodes per pool that get a table row.
 const NODES: usize = 20;
 
 /// Nodes of each pool that have a row, if there are many pools.

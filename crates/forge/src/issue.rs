@@ -15,7 +15,7 @@ use crate::{Client, ForgeError, Kind, Repository};
 /// Issues of one page. Gitea gives no more.
 const PAGE: usize = 50;
 
-/// Limit of the pages of open issues that are read.
+/// Maximum number of pages of open issues to read.
 const PAGES: usize = 100;
 
 /// An issue of a repository.

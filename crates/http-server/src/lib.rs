@@ -1,7 +1,6 @@
-//! A small HTTP server, for health, metrics and the map: `/livez`, `/healthz`, `/readyz` and
-//! `/metrics`, as kubelet and Prometheus ask, and pages for visitors that call it by one of its
-//! names. It only reads: of a request it sees the method, the path and the host. It must never
-//! know what it shows.
+//! A small HTTP server: `/livez`, `/healthz`, `/readyz` and `/metrics` for kubelet and Prometheus,
+//! and map pages for requests with an accepted host name. It only reads: of a request it sees the
+//! method, the path and the host. It must never know what it shows.
 
 #![forbid(unsafe_code)]
 

@@ -63,7 +63,7 @@ pub enum Operation {
     Apply(Value),
     /// Creates an object; the server answers 409 if it exists.
     Create(Value),
-    /// Deletes the object, if it has this UID and resourceVersion. An empty one may be anything.
+    /// Deletes the object, if it has this UID and resourceVersion. An empty UID matches any object.
     Delete(ObjectVersion),
 }
 

@@ -298,7 +298,7 @@ pub fn other_changes(
     Some(format!("the plan would change {}", new.target()))
 }
 
-/// An address that a Service loses by the second plan only.
+/// An address that a Service loses only in the second plan.
 pub fn moved(without: &Plan, with: &Plan) -> Option<String> {
     let known: BTreeSet<(&ServiceName, &LostAddress)> = without.effects.lost().collect();
     let (service, lost) = with.effects.lost().find(|lost| !known.contains(lost))?;

@@ -30,8 +30,8 @@ pub enum Liveness {
 }
 
 /// A file in the cache of a container runtime (libcni's: one for each interface that was added and
-/// not deleted). It outlives a boot, and a runtime that loses its own state (containerd 2.4 without
-/// `/var/lib/containerd`) never removes it.
+/// not deleted). The cached result survives a reboot, and a runtime that loses its own state
+/// (containerd 2.4 without `/var/lib/containerd`) never removes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachedResult {
     pub attachment: Attachment,

@@ -24,7 +24,7 @@ pub(super) struct RequestArguments {
     /// Move only this node. Repeatable. Nodes of the control plane move only if they are named.
     #[arg(long, value_name = "NAME", add = completions::nodes())]
     node: Vec<NodeName>,
-    /// Move only nodes with these labels, such as `rack=a,!gpu`. Nodes of the control plane stay.
+    /// Move only nodes with these labels, such as `rack=a,!gpu`. Control-plane nodes are not moved.
     #[arg(long, short = 'l', value_name = "SELECTOR", conflicts_with_all = ["node", "target"])]
     selector: Option<Selector>,
     /// Move only this object: `node/NAME`, which is the same as `--node NAME`, or `label:SELECTOR`.
@@ -179,7 +179,7 @@ enum KubeletName {
 }
 
 impl RulesArguments {
-    /// The rules of a migration that begins.
+    /// The rules of a new migration.
     pub(super) fn rules(&self, request: &MigrationRequest) -> Rules {
         self.amended(Rules {
             drain: request.drain,

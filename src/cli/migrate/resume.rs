@@ -319,7 +319,7 @@ impl RenewalArguments {
                     "the migration began with a check (its program is `{}`), and none is given now",
                     program.escape_debug()
                 ),
-                hint: "pass it again with --check, or pass --no-check to go on without one",
+                hint: "pass the check again with --check, or pass --no-check to continue without a check",
             }),
             (_, given) => Ok(given),
         }

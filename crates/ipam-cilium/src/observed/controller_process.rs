@@ -156,8 +156,8 @@ impl CommandLine {
         names.next()
     }
 
-    /// Whether flags may come from a file, a variable or another command, or are written in a way
-    /// that only a shell reads.
+    /// Whether flags may come from a file, a variable or another command, or use syntax that only a
+    /// shell expands.
     pub(super) fn hides_flags(&self) -> bool {
         let hides = |word: &String| {
             let is_value_of_flag = word.starts_with("--") && !word.starts_with("--{");

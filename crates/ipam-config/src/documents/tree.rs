@@ -82,7 +82,7 @@ impl Spans {
         }
     }
 
-    /// Where bytes of a text stand, which is written at this location.
+    /// Finds the place in the file of a byte range of `text`, a value written at this location.
     fn part(&self, location: Location, text: &str, part: Range<usize>) -> Option<Origin> {
         let line = (location.line().max(1) as usize).min(self.lines.count());
         let start = self.lines.byte(line, location.column().max(1) as usize - 1);

@@ -207,7 +207,7 @@ impl Git {
         Ok(has)
     }
 
-    /// Whether the answer is not empty. If git refuses, the answer is no.
+    /// Whether the answer is not empty. Returns false if git refuses the command.
     fn has(&self, arguments: &[&str]) -> Result<bool, GitFault> {
         match self.run(arguments, &[]) {
             Ok(answer) => Ok(!answer.is_empty()),

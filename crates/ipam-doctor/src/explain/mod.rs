@@ -283,7 +283,7 @@ pub struct ExplainedRange {
 #[derive(Debug, Serialize)]
 pub struct PoolNode {
     pub node: String,
-    /// Blocks of the pool that the node holds.
+    /// The node's blocks from this pool.
     pub holds: Vec<String>,
     /// The result for this pool.
     pub verdict: String,

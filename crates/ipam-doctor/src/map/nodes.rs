@@ -1,5 +1,5 @@
-//! Areas of nodes: the blocks that they hold, those that fields only show, what the plan gives and
-//! takes away, and the addresses of their machines.
+//! Map areas of nodes: their blocks, blocks only in unused fields, blocks that the plan assigns or
+//! releases, and machine addresses.
 //!
 //! One area: a block, its use, its owner, and whether it is there now, after the plan, or both.
 //!

@@ -109,7 +109,7 @@ pub struct InferredPin {
 /// Why the files cannot keep a node's block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokenNode {
-    /// A block that the files would not give the node.
+    /// The node's block that a plan of the files would not assign to it.
     pub block: Option<Block>,
     /// The reason, and what to do.
     pub why: String,

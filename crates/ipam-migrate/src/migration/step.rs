@@ -42,7 +42,7 @@ impl From<&Pod> for PodReference {
 /// What the program does next for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The record changes: the node is at another phase, or cannot go on.
+    /// Updates the node's record: the node enters another phase, or its migration cannot continue.
     Record(Box<NodeRecord>),
     /// The cluster is changed.
     Act(Action),

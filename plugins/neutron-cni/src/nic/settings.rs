@@ -191,7 +191,7 @@ fn which(nic: &Field<'_>) -> Result<Which, CniError> {
     match (name, mac, pci, nic.get("any")) {
         (Some(name), None, None, None) if is_name(&name) => Ok(Which::Name(name)),
         (Some(name), None, None, None) => Err(invalid(&format!(
-            "`nic.name` is `{}`, which no link can have",
+            "`nic.name` is `{}`, which is not a valid interface name",
             shown(&name)
         ))),
         (None, Some(mac), None, None) => Ok(Which::Mac(mac)),

@@ -1,7 +1,7 @@
 //! Records of interfaces, in a file for each: boot, network namespace, and whether Neutron may
-//! still create a port. An ADD writes its record before anything else. A DEL removes it last, or
-//! keeps it for a port that may still come. The daemon recognises garbage by it, and a second ADD
-//! knows that a port may exist.
+//! still create a port. An ADD writes its record before anything else. DEL removes the record last,
+//! or keeps the record if Neutron may still create the port. The daemon recognises garbage by it,
+//! and a second ADD knows that a port may exist.
 
 use std::collections::BTreeSet;
 use std::fs;

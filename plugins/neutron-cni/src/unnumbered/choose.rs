@@ -1,5 +1,5 @@
-//! Chooses the parts of a secondary route, or refuses: settings, addresses, the node and the Pod
-//! may contradict each other. Names follow from the attachment alone, so that each run finds what
+//! Chooses the parts of a secondary route. Fails if the settings, the addresses, the node and the
+//! Pod contradict each other. Names follow from the attachment alone, so that each run finds what
 //! an earlier one made, without a file: a kill leaves nothing that has no name.
 
 use std::collections::BTreeSet;

@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Identifies the time since which kinds have lagged; `None` if they do not.
+    /// Identifies the period in which kinds have lagged until now; `None` if no kind lags.
     pub(in super::super) fn lag(&self) -> Option<u64> {
         (!self.is_caught_up()).then_some(self.catch_ups)
     }

@@ -334,7 +334,7 @@ impl ForeignPools {
 #[error("it has alternatives that differ in more than the values of one label: {0}")]
 pub(super) struct Alternatives(String);
 
-/// The LabelSelector that selects what any of these selects; `None` if they select nothing. Only
+/// A LabelSelector equivalent to the union of these selectors; `None` if they select nothing. Only
 /// values of one label are joined.
 ///
 /// # Errors

@@ -61,7 +61,7 @@ const KEEP_IN_A_POOL: &str =
     "keep each address in a pool until its Service is pinned to another one (`ServiceAssignment`)";
 
 /// A pinned Service gets its address whatever the order in which the operator serves Services.
-const PIN_FIRST: &str = "if the loss is only possible, undo the edit, run `cilium-ipam lb freeze` and `cilium-ipam apply`, and edit again";
+const PIN_FIRST: &str = "if the loss is not certain, undo the edit, run `cilium-ipam lb freeze` and `cilium-ipam apply`, then edit again";
 
 const CREATE_WITH_CLASS: &str = "create Services with hostnames with the `spec.loadBalancerClass` of the program that gave them";
 
